@@ -1,0 +1,34 @@
+"""`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.pipeline.exit_code import ExitCode
+
+ROOT = Path(__file__).resolve().parents[1]
+USAGE = """usage: python -m conformance run --lane NAME [options]
+
+Runs the cells of one lane; the options are pytest's and those under "DeepSpeed conformance" in `python -m pytest --help`.
+exit codes: 0 all as expected; 1 a FAIL, CRASH, TIMEOUT or XPASS; 2 wrong usage or matrix; 3 nothing ran, or ERROR"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (default: this process's) and return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] in (["-h"], ["--help"], []):
+        print(USAGE)
+        return int(ExitCode.AS_EXPECTED if words else ExitCode.USAGE)
+    if words[0] != "run":
+        print(f"error: found {words[0]!r}, expected 'run'\n{USAGE}", file=sys.stderr)
+        return int(ExitCode.USAGE)
+    code = int(pytest.main([f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}", "-p", "no:cacheprovider", *words[1:]]))
+    return int(ExitCode.USAGE) if code == pytest.ExitCode.USAGE_ERROR else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

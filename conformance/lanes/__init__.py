@@ -1,0 +1,1 @@
+"""What a lane needs of a host, and how that is found out."""

@@ -1,0 +1,103 @@
+"""Probes: whether this host has what a lane or a cell needs. A probe never imports torch: it must not cost a run seconds."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+
+import psutil
+
+from conformance.records import GpuInfo
+from conformance.verdicts import NotRun
+
+Probe = Callable[[str], None]
+"""Takes what stands after the colon of its name; raises NotRun when the host lacks it."""
+
+GIB = 1 << 30
+
+
+def check(need: str) -> None:
+    """Run the probe named by `need`, such as `gpus:2`.
+
+    Raises:
+        NotRun: this host lacks it; names it and the remedy.
+        KeyError: there is no such probe.
+    """
+    name, _, argument = need.partition(":")
+    PROBES[name](argument)
+
+
+@functools.cache
+def gpus() -> tuple[GpuInfo, ...]:
+    """The NVIDIA GPUs that ranks may use, asked of nvidia-smi; CUDA_VISIBLE_DEVICES limits them by number."""
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return ()
+    query = [smi, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(query, capture_output=True, timeout=20, check=True, encoding="utf-8", errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = []
+    for line in answer.stdout.splitlines():
+        name, _, mebibytes = line.rpartition(",")
+        if mebibytes.strip().isdigit():
+            found.append(GpuInfo(name=name.strip(), memory_bytes=int(mebibytes) << 20))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return tuple(found)
+    chosen = [int(index) for index in visible.split(",") if index.strip().isdigit()]
+    return tuple(found[index] for index in chosen if index < len(found))
+
+
+def _os(wanted: str) -> None:
+    here = "windows" if sys.platform == "win32" else "linux" if sys.platform == "linux" else sys.platform
+    if here != wanted:
+        remedy = f"run this lane on a {wanted.capitalize()} host"
+        if wanted == "windows" and here == "linux":
+            remedy += ", or under Wine: nox -s wine"
+        raise NotRun(f"{wanted.capitalize()} (this is {here.capitalize()})", remedy)
+
+
+def _gpus(count: str) -> None:
+    found = len(gpus())
+    if found < int(count):
+        raise NotRun(f"{count} GPUs, found {found}", "run on a host with that many NVIDIA GPUs visible")
+
+
+def _module(name: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        raise NotRun(f"the Python package {name}", f"python -m pip install {name.replace('_', '-')}")
+
+
+def _command(name: str) -> None:
+    if shutil.which(name) is None:
+        raise NotRun(f"the command {name}", f"install {name} and put it on PATH")
+
+
+def _compiler(_: str) -> None:
+    names = ("cl",) if sys.platform == "win32" else ("c++", "g++", "clang++")
+    if not any(shutil.which(name) for name in names):
+        remedy = "install Visual Studio Build Tools" if sys.platform == "win32" else "apt-get install g++"
+        raise NotRun("a C++ compiler", remedy)
+
+
+def _memory(gibibytes: str) -> None:
+    found = psutil.virtual_memory().total / GIB
+    if found < float(gibibytes):
+        raise NotRun(f"{gibibytes} GiB of memory, found {found:.0f}", "run on a larger host")
+
+
+PROBES: dict[str, Probe] = {
+    "os": _os,
+    "gpus": _gpus,
+    "module": _module,
+    "command": _command,
+    "compiler": _compiler,
+    "memory": _memory,
+}

@@ -1,0 +1,84 @@
+"""A known issue: an expected non-pass, with the upstream report that explains it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import pydantic
+from packaging.specifiers import SpecifierSet
+
+from conformance.cells import Cell, matches
+from conformance.matrix.stack import Specifier
+from conformance.records import Frozen, KnownIssueText
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"a regular expression ({error})") from None
+    return value
+
+
+class KnownIssue(Frozen):
+    """One entry of matrices/known_issues.toml.
+
+    Attributes:
+        cells: globs of cell ids; an entry that matches no cell is an error.
+        lanes: globs of lane names.
+        integrations: globs of integration names.
+        versions: for which package versions, a specifier a distribution; every one must hold.
+        host: `any`, `wine` (only under Wine) or `native` (never under Wine).
+        expect: the verdicts that this issue explains.
+        match: a regular expression found in the reason.
+        reference: the upstream address, or `not reported`.
+        review: the day from which the entry wants a fresh look.
+    """
+
+    id: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    title: str = pydantic.Field(min_length=1)
+    cells: list[str] = pydantic.Field(min_length=1)
+    lanes: list[str] = ["*"]
+    integrations: list[str] = ["*"]
+    versions: dict[str, Specifier] = {}
+    host: Literal["any", "wine", "native"] = "any"
+    expect: list[Literal["FAIL", "CRASH", "TIMEOUT"]] = pydantic.Field(min_length=1)
+    match: Annotated[str, pydantic.AfterValidator(_pattern)] = pydantic.Field(min_length=1)
+    reference: str = pydantic.Field(min_length=1)
+    explanation: str = pydantic.Field(min_length=1)
+    review: datetime.date
+
+    @pydantic.field_validator("expect", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    def covers(self, cell: Cell, lane: str, integration: str) -> bool:
+        """Whether the entry speaks of this cell on this lane with this integration, whatever the versions."""
+        return (
+            any(matches(glob, cell.id) for glob in self.cells)
+            and any(matches(glob, lane) for glob in self.lanes)
+            and any(matches(glob, integration) for glob in self.integrations)
+        )
+
+    def applies(self, versions: Mapping[str, str], *, wine: bool) -> bool:
+        """Whether the installed `versions` (by distribution name) and the host are those that the entry speaks of."""
+        if self.host != "any" and wine != (self.host == "wine"):
+            return False
+        return all(
+            name in versions and SpecifierSet(wanted).contains(versions[name], prereleases=True)
+            for name, wanted in self.versions.items()
+        )
+
+    def as_text(self) -> KnownIssueText:
+        """The entry as a record carries it."""
+        return KnownIssueText(id=self.id, title=self.title, reference=self.reference, explanation=self.explanation)
+
+
+class KnownIssueFile(Frozen):
+    """matrices/known_issues.toml."""
+
+    issue: list[KnownIssue] = []

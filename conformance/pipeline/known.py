@@ -1,0 +1,39 @@
+"""What known issues make of a judgement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from conformance.cells import Cell
+from conformance.matrix.known_issue import KnownIssue
+from conformance.pipeline.judgement import Judgement
+from conformance.verdicts import MAY_BE_KNOWN, Verdict
+
+
+def explain(
+    judgement: Judgement,
+    cell: Cell,
+    issues: Sequence[KnownIssue],
+    *,
+    lane: str,
+    integration: str,
+    versions: Mapping[str, str],
+    wine: bool,
+) -> tuple[Judgement, KnownIssue | None]:
+    """The judgement in the light of the known issues, and the entry that changed it.
+
+    A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS. A failure of
+    another kind than the entry's stays what it is.
+    """
+    covering = [
+        issue for issue in issues if issue.covers(cell, lane, integration) and issue.applies(versions, wine=wine)
+    ]
+    if judgement.verdict in MAY_BE_KNOWN:
+        for issue in covering:
+            if judgement.verdict.value in issue.expect and re.search(issue.match, judgement.reason):
+                return Judgement(Verdict.XFAIL, judgement.reason), issue
+    elif judgement.verdict in (Verdict.PASS, Verdict.UNSUPPORTED) and covering:
+        reason = f"known issue {covering[0].id} no longer happens ({judgement.verdict}); delete or narrow its entry"
+        return Judgement(Verdict.XPASS, reason), covering[0]
+    return judgement, None

@@ -1,0 +1,77 @@
+"""The pytest plugin: options, cells as test items, and the way from items to records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conformance.case import plan_of
+from conformance.matrix import MatrixError
+from conformance.pipeline.controller import Controller
+from conformance.pipeline.exit_code import ExitCode
+from conformance.pipeline.lane_run import LaneRun
+from conformance.pipeline.record_file import ReportFolderError
+from conformance.records import RecordFileError
+
+SUITES: Final = Path(__file__).with_name("suites")
+LANE_RUN: Final = pytest.StashKey[LaneRun]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "DeepSpeed conformance")
+    add = group.addoption
+    add("--lane", metavar="NAME", help="run the conformance cells of this lane, e.g. linux_gloo")
+    add("--transport", metavar="NAME", help="what carries collectives; default: the lane's first")
+    add("--stack", metavar="NAME", default="pinned", help="the stack that is installed here (default: pinned)")
+    add("--integration", metavar="NAME", action="append", help="what is driven; repeatable (default: reference)")
+    add("--suite", metavar="NAME", action="append", default=[], help="only this suite; repeatable")
+    add("--cell", metavar="GLOB", action="append", default=[], help="only cells with such ids (* and ?); repeatable")
+    add("--profile", metavar="NAME", default="full", help="full (default) or smoke")
+    add("--shard", metavar="I/N", default="1/1", help="part I of N, balanced by recorded durations")
+    add("--ranks", metavar="MODE", default="auto", help="auto (the lane's way), forked, cold or prewarmed")
+    add("--resume", action="store_true", help="keep the records in the report folder and run only what they lack")
+    add("--list", action="store_true", dest="list_cells", help="print every selected cell id and run none")
+    add("--report-folder", metavar="DIR", help="where records and reports go (default: results/LANE)")
+    add("--host-class", metavar="NAME", help="what you call this kind of host, for the records")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Turn a lane run's usage errors into exit code 2, with a plain message."""
+    if config.getoption("lane") is None:
+        return (yield)
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args[:] = [str(SUITES)]
+    try:
+        code = yield
+    except (MatrixError, ReportFolderError, RecordFileError, pytest.UsageError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(ExitCode.USAGE)
+    if code == pytest.ExitCode.USAGE_ERROR:
+        return int(ExitCode.USAGE)
+    if code == pytest.ExitCode.INTERNAL_ERROR:
+        return int(ExitCode.HARNESS)
+    return code
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("lane") is None:
+        return
+    run = config.stash[LANE_RUN] = LaneRun.from_config(config)
+    config.pluginmanager.register(run, "conformance-lane-run")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller(config, run), "conformance-controller")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make an item of every selected cell."""
+    if plan_of(metafunc.function) is None:
+        return
+    run = metafunc.config.stash.get(LANE_RUN, None)
+    if run is None:
+        raise pytest.UsageError("the suites run with --lane NAME, e.g. --lane linux_gloo")
+    run.make_items(metafunc)

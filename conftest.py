@@ -1,0 +1,3 @@
+"""The pytest options of the harness; the work is in conformance/."""
+
+pytest_plugins = ["conformance.plugin"]
