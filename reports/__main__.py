@@ -1,0 +1,10 @@
+"""The command line: `python -m reports build …` and `python -m reports diff …`."""
+
+from __future__ import annotations
+
+import sys
+
+from reports.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""What the command line does, and its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import reports
+from reports.compare import Difference, compare
+from reports.matrix import Matrix
+
+OK, REGRESSION, USAGE = 0, 1, 2
+
+EPILOG = (
+    "exit codes: 0 all well; 1 diff found a regression; "
+    "2 wrong usage, nothing to read, or a folder that cannot be written"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; problems go to stderr, in words."""
+    for stream in (sys.stdout, sys.stderr):
+        # A Windows console or a pipe may know fewer characters than a record holds.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    options = _parser().parse_args(arguments)
+    try:
+        return _build(options) if options.command == "build" else _diff(options)
+    except (reports.SourceError, reports.WriteError) as error:
+        print(f"python -m reports: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m reports", description="Reports from records.", epilog=EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True)
+    what = "record files (*.jsonl), folders that hold some, or globs"
+    build = commands.add_parser("build", help="merge records and write the report in every format", epilog=EPILOG)
+    build.add_argument("records", nargs="+", metavar="RECORDS", help=what)
+    build.add_argument("--into", required=True, type=Path, metavar="DIR", help="the folder to write; made if need be")
+    diff = commands.add_parser("diff", help="what changed from one set of records to another", epilog=EPILOG)
+    diff.add_argument("before", metavar="A", help=what)
+    diff.add_argument("after", metavar="B", help=what)
+    return parser
+
+
+def _build(options: argparse.Namespace) -> int:
+    matrix = _matrix(options.records)
+    for path in reports.write_matrix(matrix, options.into).values():
+        print(path)
+    return OK
+
+
+def _diff(options: argparse.Namespace) -> int:
+    found = compare(_matrix([options.before]), _matrix([options.after]))
+    for difference in found:
+        print(_line(difference))
+    regressions = sum(difference.regression for difference in found)
+    print(f"{len(found)} changed, {regressions} for the worse" if found else "nothing changed")
+    return REGRESSION if regressions else OK
+
+
+def _line(difference: Difference) -> str:
+    before = difference.before.verdict.value if difference.before else "absent"
+    after = difference.after.verdict.value if difference.after else "absent"
+    reason = difference.after.reason if difference.after else ""
+    line = f"{difference.change.value}: {difference.cell} on {difference.column}: {before} → {after}"
+    return line + (f": {' '.join(reason.split())[:200]}" if reason else "")
+
+
+def _matrix(paths: Sequence[str]) -> Matrix:
+    sources = reports.read_sources(paths)
+    for problem in sources.problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    if not sources.records and not sources.headers:
+        raise reports.SourceError(f"{', '.join(paths)}: not one record could be read")
+    return reports.merge(sources.records, sources.headers, problems=sources.problems)

@@ -1,0 +1,212 @@
+"""Markdown, made for the summary of a CI job: what it came to, what needs a look, then the numbers by suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from conformance.verdicts import Verdict
+from reports.answers import Answer, answer, headline_groups
+from reports.matrix import Cell, Column, Matrix, Slot
+from reports.times import instant, minute
+from reports.words import MEANING, plural
+
+LONGEST_LIST = 50
+"""CI job summaries are limited in size (GitHub: 1 MiB), and nobody reads more."""
+LONGEST_REASON = 300
+
+SIGN = {
+    Verdict.PASS: "✅",
+    Verdict.FAIL: "❌",
+    Verdict.CRASH: "💥",
+    Verdict.TIMEOUT: "⏰",
+    Verdict.XFAIL: "⚠️",
+    Verdict.XPASS: "❗",
+    Verdict.UNSUPPORTED: "🚫",
+    Verdict.NOT_RUN: "⚪",
+    Verdict.ERROR: "🔧",
+    Verdict.NO_DATA: "❔",
+}
+ANSWER_SIGN = {
+    Answer.WORKS: "✅",
+    Answer.CATCH: "⚠️",
+    Answer.REFUSED: "🚫",
+    Answer.BROKEN: "❌",
+    Answer.UNTESTED: "⚪",
+}
+NEEDS_A_LOOK = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.FAIL, Verdict.XPASS, Verdict.ERROR)
+
+
+def render(matrix: Matrix) -> str:
+    """The text of a Markdown file."""
+    blocks = ["# Conformance report", *_warnings(matrix), _lanes(matrix)]
+    if matrix.cells:
+        blocks += [_headlines(matrix), _attention(matrix), _known(matrix), _suites(matrix), _missing(matrix)]
+    blocks += [_legend(matrix), f"Built {minute(matrix.built)}."]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text from a record as one line of Markdown that means nothing but itself, also inside a table."""
+    line = " ".join(text.split())
+    if len(line) > LONGEST_REASON:
+        line = line[:LONGEST_REASON].rstrip() + " …"
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # A zero-width joiner keeps @name and #1 from notifying people and linking to unrelated issues.
+    line = re.sub(r"(?<!\w)([@#])(?=\w)", "\\1\u2060", line)
+    return re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", line)
+
+
+def code(text: str) -> str:
+    """Text as a code span, whatever backticks and pipes it holds."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _warnings(matrix: Matrix) -> list[str]:
+    lines = []
+    if not matrix.columns:
+        lines.append("> **Nothing ran.** There is no record and no run header.")
+    for column in matrix.partial:
+        lines.append(f"> **Partial: {escape(column.label)}.** {escape(column.partial)}.")
+    if matrix.problems:
+        shown = "; ".join(escape(str(problem)) for problem in matrix.problems[:5])
+        more = f"; and {len(matrix.problems) - 5} more" if len(matrix.problems) > 5 else ""
+        lines.append(f"> **{plural(len(matrix.problems), 'problem')} in the record files.** {shown}{more}.")
+    return lines
+
+
+def _lanes(matrix: Matrix) -> str:
+    if not matrix.columns:
+        return ""
+    rows = []
+    for column in matrix.columns:
+        tally, run = matrix.tally(column), column.latest
+        share = (
+            f"{tally.percent} % · {tally[Verdict.PASS]:,} of {tally.tested:,}" if tally.tested else "**nothing ran**"
+        )
+        where = f"Wine {column.key.wine}" if column.key.wine else "native"
+        versions = ", ".join(f"{name} {run.packages[name]}" for name in ("torch", "deepspeed") if name in run.packages)
+        host = escape(f"{run.host.os_version} ({where})") if run.host else where
+        partial = " **partial**" if column.partial else ""
+        rows.append(
+            [
+                f"**{escape(column.label)}**{partial}",
+                share,
+                str(tally.broken + tally[Verdict.XPASS]),
+                str(tally[Verdict.XFAIL]),
+                str(tally.refused),
+                str(tally.untested),
+                escape(f"{column.launcher} / {column.transport}"),
+                escape(versions),
+                host,
+                minute(instant(run.started)),
+            ]
+        )
+    head = ["lane", "passes", "unexpected", "known issues", "refused", "not tested"]
+    return _table([*head, "launcher / transport", "versions", "host", "started"], rows)
+
+
+def _headlines(matrix: Matrix) -> str:
+    rows = []
+    for group in headline_groups():
+        for headline in group.headlines:
+            chosen = headline.chosen(matrix)
+            answers = [answer(matrix, column, chosen) for column in matrix.columns]
+            cells = [f"{ANSWER_SIGN[found.answer]} {found.answer.value}" for found in answers]
+            rows.append([f"{group.title}: {headline.title}", *cells])
+    return "## Can I use it?\n\n" + _table(["", *(escape(column.label) for column in matrix.columns)], rows)
+
+
+def _slots(matrix: Matrix, verdicts: Sequence[Verdict]) -> list[tuple[Cell, Column, Slot]]:
+    """The slots with one of the verdicts, by verdict in the given order."""
+    found = [
+        (cell, column, slot)
+        for column in matrix.columns
+        for cell in matrix.cells
+        if (slot := matrix.slot(cell, column)) is not None and (slot.verdict in verdicts)
+    ]
+    return sorted(found, key=lambda item: verdicts.index(item[2].verdict))
+
+
+def _listed(title: str, found: Sequence[tuple[Cell, Column, Slot]]) -> str:
+    if not found:
+        return ""
+    lines = [f"## {title} ({len(found):,})", ""]
+    for cell, column, slot in found[:LONGEST_LIST]:
+        verdict = f"{SIGN[slot.verdict]} {slot.verdict.value}"
+        disagree = " (records disagree)" if slot.disagree else ""
+        lines.append(
+            f"- {verdict}{disagree} {code(cell.id)} on {escape(column.label)}: {escape(slot.reason)}".rstrip(": ")
+        )
+        record = slot.record
+        if record and record.known_issue:
+            issue = record.known_issue
+            lines.append(f"  - known issue {escape(issue.id)}: {escape(issue.title)}, {_link(issue.reference)}")
+        if record and slot.verdict in NEEDS_A_LOOK:
+            lines.append(f"  - repeat: {code(record.repeat)}")
+    if len(found) > LONGEST_LIST:
+        lines.append(f"- … and {len(found) - LONGEST_LIST:,} more in the HTML report")
+    return "\n".join(lines)
+
+
+def _link(reference: str) -> str:
+    return f"<{reference}>" if re.fullmatch(r"https?://[^\s<>]+", reference) else escape(reference)
+
+
+def _attention(matrix: Matrix) -> str:
+    found = _slots(matrix, NEEDS_A_LOOK)
+    return _listed("Needs a look", found) or "## Needs a look\n\nNothing."
+
+
+def _known(matrix: Matrix) -> str:
+    return _listed("Known issues", _slots(matrix, [Verdict.XFAIL]))
+
+
+def _suites(matrix: Matrix) -> str:
+    used = [verdict for verdict in MEANING if any(matrix.tally(column)[verdict] for column in matrix.columns)]
+    rows = []
+    for suite, cells in matrix.suites.items():
+        for column in matrix.columns:
+            tally = matrix.tally(column, cells)
+            if tally.total:
+                counts = [f"{tally[verdict]:,}" if tally[verdict] else "·" for verdict in used]
+                rows.append([escape(suite), escape(column.label), *counts])
+    head = ["suite", "lane", *(f"{SIGN[verdict]} {verdict.value}".replace("_", "\\_") for verdict in used)]
+    return "## By suite\n\n" + _table(head, rows)
+
+
+def _missing(matrix: Matrix) -> str:
+    """Why cells were not run, each remedy once."""
+    groups: dict[tuple[str, str, str], int] = {}
+    for _, column, slot in _slots(matrix, [Verdict.NOT_RUN, Verdict.NO_DATA]):
+        remedy = slot.record.remedy or "" if slot.record else ""
+        what = (column.label, slot.reason, remedy)
+        groups[what] = groups.get(what, 0) + 1
+    if not groups:
+        return ""
+    lines = [
+        f"- {escape(label)}: {plural(count, 'cell')}: {escape(reason)}"
+        + (f" **Remedy:** {escape(remedy)}" if remedy else "")
+        for (label, reason, remedy), count in sorted(groups.items(), key=lambda item: -item[1])[:LONGEST_LIST]
+    ]
+    return "## Not tested, and why\n\n" + "\n".join(lines)
+
+
+def _legend(matrix: Matrix) -> str:
+    lines = [
+        f"- {SIGN[verdict]} {verdict.value}: {meaning}".replace("_", "\\_") for verdict, meaning in MEANING.items()
+    ]
+    lines += [
+        "",
+        "`passes` counts PASS among the cells that ran and that apply; refused and untested cells are not among them.",
+    ]
+    return "<details><summary>How to read this</summary>\n\n" + "\n".join(lines) + "\n\n</details>"

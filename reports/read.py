@@ -1,0 +1,121 @@
+"""Reading record files and run headers, however broken: what cannot be read becomes a problem, never an end."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pydantic
+import pydantic_core
+
+from conformance.records import SCHEMA_VERSION, Record
+from conformance.run_header import FILE_NAME, RunHeader, RunHeaderError, read_header
+from reports.matrix import Problem
+
+PROBLEMS_A_FILE = 5
+"""A foreign file has a problem in every line; the first few tell enough."""
+
+
+class SourceError(Exception):
+    """A path given by the user cannot be read at all; names it and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """What was read from some files and folders."""
+
+    records: tuple[Record, ...]
+    headers: tuple[RunHeader, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_sources(paths: Iterable[Path | str]) -> Sources:
+    """Records and headers of files, of folders (searched in depth) and of globs.
+
+    Of a folder, every `*.jsonl` file and every `run.json` is read; beside a record file given by name, its `run.json`.
+
+    Raises:
+        SourceError: a path does not exist, a glob matches nothing, or a folder holds no record file.
+    """
+    files = list(dict.fromkeys(file for path in paths for file in _files_of(str(path))))
+    records: list[Record] = []
+    headers: list[RunHeader] = []
+    problems: list[Problem] = []
+    for file in files:
+        if file.name == FILE_NAME:
+            try:
+                headers.append(read_header(file))
+            except RunHeaderError as error:
+                problems.append(Problem(str(file), str(error).removeprefix(f"{file}: ")))
+            except OSError as error:
+                problems.append(Problem(str(file), f"cannot be read: {error.strerror or error}"))
+        else:
+            found, trouble = read_record_file(file)
+            records += found
+            problems += trouble
+    return Sources(tuple(records), tuple(headers), tuple(problems))
+
+
+def read_record_file(path: Path) -> tuple[list[Record], list[Problem]]:
+    """The records of one file, and what in it is none."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return [], [Problem(str(path), f"cannot be read: {error.strerror or error}")]
+    records: list[Record] = []
+    problems: list[Problem] = []
+    bad_lines = 0
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(Record.model_validate_json(line))
+        except pydantic.ValidationError as error:
+            bad_lines += 1
+            if bad_lines > PROBLEMS_A_FILE:
+                continue
+            # The writer ends every line, so a last line without an end is a write that was cut short.
+            cut = number == len(lines)
+            what = "the line is cut off, as an interrupted write leaves it" if cut else _what_is_wrong(line, error)
+            problems.append(Problem(f"{path}, line {number}", what))
+    if bad_lines > PROBLEMS_A_FILE:
+        problems.append(Problem(str(path), f"{bad_lines - PROBLEMS_A_FILE} more lines that are no records"))
+    return records, problems
+
+
+def _files_of(path: str) -> Sequence[Path]:
+    """The files that a user means by a path; an existing path wins over reading it as a glob."""
+    given = Path(path)
+    if given.is_dir():
+        found = sorted([*given.rglob("*.jsonl"), *given.rglob(FILE_NAME)])
+        if not found:
+            raise SourceError(f"{path}: no *.jsonl record file in this folder; give the folder that a run wrote")
+        return found
+    if given.is_file():
+        beside = given.with_name(FILE_NAME)
+        return [given, beside] if given.name != FILE_NAME and beside.is_file() else [given]
+    if glob.has_magic(path):
+        # cmd.exe and PowerShell hand globs over as they are.
+        matched = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute pattern)
+        if not matched:
+            raise SourceError(f"{path}: no file or folder matches this pattern")
+        return [file for match in matched for file in _files_of(match)]
+    raise SourceError(f"{path}: no such file or folder")
+
+
+def _what_is_wrong(line: bytes, error: pydantic.ValidationError) -> str:
+    try:
+        value = pydantic_core.from_json(line)
+    except ValueError as not_json:
+        return f"not JSON: {not_json}"
+    if not isinstance(value, dict):
+        return f"found {type(value).__name__}, expected a record (a JSON object)"
+    version = value.get("schema_version")
+    if version is not None and version != SCHEMA_VERSION:
+        return f"schema_version: found {version!r}, expected {SCHEMA_VERSION}; a report of that version can read it"
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or "line"
+    return f"not a record: {where}: {first['msg']}"
