@@ -5,20 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from conformance.case import plan_of
 from conformance.matrix import MatrixError
-from conformance.pipeline.controller import Controller
 from conformance.pipeline.exit_code import ExitCode
-from conformance.pipeline.lane_run import LaneRun
 from conformance.pipeline.record_file import ReportFolderError
 from conformance.records import RecordFileError
 
+if TYPE_CHECKING:
+    from conformance.pipeline.lane_run import LaneRun
+
 SUITES: Final = Path(__file__).with_name("suites")
-LANE_RUN: Final = pytest.StashKey[LaneRun]()
+LANE_RUN: Final = pytest.StashKey["LaneRun"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--resume", action="store_true", help="keep the records in the report folder and run only what they lack")
     add("--list", action="store_true", dest="list_cells", help="print every selected cell id and run none")
     add("--report-folder", metavar="DIR", help="where records and reports go (default: results/LANE)")
+    add("--matrices", metavar="DIR", help="read lanes, suites, rules, stacks and known issues from here")
     add("--host-class", metavar="NAME", help="what you call this kind of host, for the records")
 
 
@@ -61,6 +63,10 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("lane") is None:
         return
+    # Only a lane run pays for these: the harness's own tests load this plugin too.
+    from conformance.pipeline.controller import Controller
+    from conformance.pipeline.lane_run import LaneRun
+
     run = config.stash[LANE_RUN] = LaneRun.from_config(config)
     config.pluginmanager.register(run, "conformance-lane-run")
     if not hasattr(config, "workerinput"):

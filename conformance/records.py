@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import pydantic
+import pydantic_core
 
 from conformance.verdicts import Verdict
 
@@ -17,6 +20,14 @@ class Frozen(pydantic.BaseModel):
     """A validated value that does not change and has no unknown fields."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+def _json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+Number = Annotated[float, pydantic.PlainSerializer(_json_number, return_type=float | str, when_used="json")]
+"""A float that survives JSON, which has no word for nan and inf: those become text, and are read back from it."""
 
 
 class RuleText(Frozen):
@@ -82,9 +93,9 @@ class Provenance(Frozen):
     python: str
     packages: dict[str, str]
     """Versions of the packages of the stack, by distribution name; only what is installed."""
-    git_commit: str | None
+    git_commit: str | None = None
     """The harness's own commit, 40 hex digits; None outside a checkout."""
-    git_dirty: bool | None
+    git_dirty: bool | None = None
     environment: dict[str, str]
     """The variables that may change a verdict, as they were when the run started."""
     ci_url: str | None = None
@@ -124,7 +135,7 @@ class Record(Frozen):
     ranks: tuple[RankRecord, ...] = ()
     observations: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Rank 0's observations of the last step in short: arrays by shape and digest, long lists cut."""
-    numbers: dict[str, float] = pydantic.Field(default_factory=dict)
+    numbers: dict[str, Number] = pydantic.Field(default_factory=dict)
     """What the check measured, by name: errors and, as `<name>_tolerance`, what was allowed."""
     log: str = ""
     """Excerpt of the ranks' output; kept for every verdict but PASS."""
@@ -145,8 +156,12 @@ class RecordFileError(Exception):
 
 
 def to_line(record: Record) -> str:
-    """One line of JSON, without the newline."""
-    return record.model_dump_json(exclude_none=True)
+    """One line of JSON, without the newline; what cannot be UTF-8 (lone surrogates in file names) becomes `?`."""
+    try:
+        return record.model_dump_json(exclude_none=True)
+    except pydantic_core.PydanticSerializationError:
+        text = json.dumps(record.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_records(path: Path) -> Iterator[Record]:

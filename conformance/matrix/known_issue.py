@@ -40,12 +40,12 @@ class KnownIssue(Frozen):
 
     id: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     title: str = pydantic.Field(min_length=1)
-    cells: list[str] = pydantic.Field(min_length=1)
-    lanes: list[str] = ["*"]
-    integrations: list[str] = ["*"]
-    versions: dict[str, Specifier] = {}
+    cells: tuple[str, ...] = pydantic.Field(min_length=1)
+    lanes: tuple[str, ...] = ("*",)
+    integrations: tuple[str, ...] = ("*",)
+    versions: dict[str, Specifier] = pydantic.Field(default_factory=dict)
     host: Literal["any", "wine", "native"] = "any"
-    expect: list[Literal["FAIL", "CRASH", "TIMEOUT"]] = pydantic.Field(min_length=1)
+    expect: tuple[Literal["FAIL", "CRASH", "TIMEOUT"], ...] = pydantic.Field(min_length=1)
     match: Annotated[str, pydantic.AfterValidator(_pattern)] = pydantic.Field(min_length=1)
     reference: str = pydantic.Field(min_length=1)
     explanation: str = pydantic.Field(min_length=1)
@@ -81,4 +81,4 @@ class KnownIssue(Frozen):
 class KnownIssueFile(Frozen):
     """matrices/known_issues.toml."""
 
-    issue: list[KnownIssue] = []
+    issue: tuple[KnownIssue, ...] = ()

@@ -30,12 +30,12 @@ class Lane(Frozen):
     title: str = pydantic.Field(min_length=1)
     os: Literal["linux", "windows"]
     launcher: Literal["env", "mpi"]
-    transports: list[Transport] = pydantic.Field(min_length=1)
+    transports: tuple[Transport, ...] = pydantic.Field(min_length=1)
     device: Literal["cpu", "cuda", "auto"]
     ranks: Literal["forked", "cold", "prewarmed"]
-    needs: list[str] = []
+    needs: tuple[str, ...] = ()
     deadline_factor: float = pydantic.Field(default=1.0, ge=1.0, le=20.0)
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = pydantic.Field(default_factory=dict)
 
 
 class LaneFile(Frozen):

@@ -17,7 +17,7 @@ from conformance.matrix.stack import StackFile
 from conformance.matrix.suite import CaseModel, SuiteFile, holds
 from conformance.matrix.toml_file import read_toml
 
-HERE = Path(__file__).resolve().parents[2] / "matrices"
+MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 UNCOVERED = "uncovered.toml"
 
 
@@ -43,7 +43,7 @@ class Matrix:
     seconds: Mapping[str, float]
 
 
-def load_matrix(folder: Path = HERE) -> Matrix:
+def load_matrix(folder: Path = MATRICES) -> Matrix:
     """Read and check all files below `folder`.
 
     Raises:
@@ -132,10 +132,10 @@ def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
             case=case.name,
             axes=axes,
             title=case.title,
-            rules=tuple(case.rules),
+            rules=case.rules,
             deadline=case.deadline,
             needs=tuple(dict.fromkeys([*case.needs, *extra])),
-            lanes=None if case.lanes is None else tuple(case.lanes),
+            lanes=case.lanes,
             smoke=any(holds(smoke.where, axes) for smoke in case.smoke),
             core=case.core,
         )
@@ -159,5 +159,5 @@ def _uncovered(folder: Path, rules: Mapping[str, Rule], cells: tuple[Cell, ...])
 def _check_issue(path: Path, issue: KnownIssue, cells: tuple[Cell, ...], lanes: Mapping[str, Lane]) -> None:
     if not any(issue.covers(cell, lane, "*") or issue.covers(cell, lane, "reference") for cell in cells for lane in lanes):
         raise MatrixError(
-            f"{path}: issue {issue.id!r}: cells {issue.cells} on lanes {issue.lanes}: match no cell, expected at least one"
+            f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)}: match no cell, expected at least one"
         )

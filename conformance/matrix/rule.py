@@ -24,7 +24,7 @@ class Rule(Frozen):
 class RuleFile(Frozen):
     """matrices/rules/<area>.toml."""
 
-    rule: list[Rule] = pydantic.Field(min_length=1)
+    rule: tuple[Rule, ...] = pydantic.Field(min_length=1)
 
 
 class Uncovered(Frozen):
@@ -37,4 +37,4 @@ class Uncovered(Frozen):
 class UncoveredFile(Frozen):
     """matrices/rules/uncovered.toml."""
 
-    uncovered: list[Uncovered] = []
+    uncovered: tuple[Uncovered, ...] = ()

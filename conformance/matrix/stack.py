@@ -43,4 +43,4 @@ class StackFile(Frozen):
 
     stack: StackHead
     packages: dict[str, ExactVersion] = pydantic.Field(min_length=1)
-    groups: dict[str, dict[str, ExactVersion]] = {}
+    groups: dict[str, dict[str, ExactVersion]] = pydantic.Field(default_factory=dict)

@@ -21,7 +21,7 @@ def _name(value: str) -> str:
 
 
 Name = Annotated[str, pydantic.AfterValidator(_name)]
-Plain = Annotated[str | bool | int | float, pydantic.Field(union_mode="left_to_right", strict=True)]
+Plain = pydantic.StrictStr | pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictFloat
 Where = dict[str, Plain | list[Plain]]
 
 
@@ -40,14 +40,14 @@ class Exclusion(Frozen):
 class Smoke(Frozen):
     """Cells that belong to the smoke profile."""
 
-    where: Where = {}
+    where: Where = pydantic.Field(default_factory=dict)
 
 
 class NeedsWhen(Frozen):
     """Probes that only some cells need."""
 
     where: Where
-    needs: list[str] = pydantic.Field(min_length=1)
+    needs: tuple[str, ...] = pydantic.Field(min_length=1)
 
 
 class CaseModel(Frozen):
@@ -55,18 +55,18 @@ class CaseModel(Frozen):
 
     name: Name
     title: str = pydantic.Field(min_length=1)
-    rules: list[str] = pydantic.Field(min_length=1)
+    rules: tuple[str, ...] = pydantic.Field(min_length=1)
     deadline: float = pydantic.Field(default=60.0, gt=0, le=3600)
     """Seconds a step, from the moment ranks have the job."""
-    needs: list[str] = []
-    lanes: list[str] | None = None
+    needs: tuple[str, ...] = ()
+    lanes: tuple[str, ...] | None = None
     """Only these lanes; None means every lane."""
     core: bool = False
     """Belongs to the cells that every integration is driven through."""
-    axes: dict[Name, list[Plain]] = {}
-    exclude: list[Exclusion] = []
-    smoke: list[Smoke] = []
-    needs_when: list[NeedsWhen] = []
+    axes: dict[Name, list[Plain]] = pydantic.Field(default_factory=dict)
+    exclude: tuple[Exclusion, ...] = ()
+    smoke: tuple[Smoke, ...] = ()
+    needs_when: tuple[NeedsWhen, ...] = ()
 
     @pydantic.field_validator("axes")
     @classmethod
@@ -103,7 +103,7 @@ class SuiteFile(Frozen):
     """matrices/suites/<name>.toml."""
 
     suite: SuiteHead
-    case: list[CaseModel] = pydantic.Field(min_length=1)
+    case: tuple[CaseModel, ...] = pydantic.Field(min_length=1)
 
     @pydantic.model_validator(mode="after")
     def _distinct(self) -> SuiteFile:

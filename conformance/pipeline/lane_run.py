@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from conformance import integrations, provenance
 from conformance.case import plan_of
 from conformance.cells import Cell
 from conformance.lanes import probes
-from conformance.matrix import Matrix, MatrixError, load_matrix
+from conformance.matrix import MATRICES, Matrix, MatrixError, load_matrix
 from conformance.matrix.lane import Lane
 from conformance.pipeline.items import DEFAULT_INTEGRATION, PARAMETER, Key, item_name, key_of_node
 from conformance.pipeline.lane_pool import RANK_MODES, open_lane_pool
@@ -66,7 +66,7 @@ class LaneRun:
             MatrixError: a matrix file or an option is wrong.
             RecordFileError: --resume found a file that holds no records.
         """
-        matrix = load_matrix()
+        matrix = load_matrix(Path(config.getoption("matrices") or MATRICES))
         lane = _one_of("--lane", config.getoption("lane"), matrix.lanes)
         lane_value = matrix.lanes[lane]
         transport = config.getoption("transport") or lane_value.transports[0]
@@ -96,7 +96,7 @@ class LaneRun:
             cold=config.getoption("ranks") == "cold",
         )
         kept = _current(report_folder(config), circumstances) if config.getoption("resume") and not given else []
-        done = {(cell, driver) for cell, driver in json.loads(given["conformance_done"])} if given else None
+        done: set[Key] | None = {(cell, driver) for cell, driver in json.loads(given["conformance_done"])} if given else None
         return cls(
             config=config,
             cells=select(matrix, lane_value, wanted),
@@ -209,8 +209,8 @@ def report_folder(config: pytest.Config) -> Path:
     return Path(config.getoption("report_folder") or Path("results") / config.getoption("lane"))
 
 
-def _one_of(option: str, found: str, known: Sequence[str] | object) -> str:
-    names = list(known)  # type: ignore[call-overload]
+def _one_of(option: str, found: str, known: Iterable[str]) -> str:
+    names = list(known)
     if found not in names:
         raise MatrixError(f"{option}: found {found!r}, expected one of {', '.join(names)}")
     return found
@@ -229,7 +229,8 @@ def _device(lane: Lane) -> str:
 
 def _packages(matrix: Matrix, stack: str) -> list[str]:
     file = matrix.stacks[stack]
-    return list(dict.fromkeys([*file.packages, *(name for group in file.groups.values() for name in group)]))
+    groups = [names for group, names in file.groups.items() if group != "develop"]
+    return list(dict.fromkeys([*file.packages, *(name for names in groups for name in names)]))
 
 
 def _current(folder: Path, here: Circumstances) -> list[Record]:
