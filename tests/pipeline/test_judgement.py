@@ -1,0 +1,119 @@
+"""From outcomes and checks to verdicts, known issues and exit codes."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from conformance.cells import Cell
+from conformance.matrix.known_issue import KnownIssue
+from conformance.pipeline.exit_code import ExitCode, exit_code
+from conformance.pipeline.judgement import Judgement, judge_check, judge_outcome
+from conformance.pipeline.known import explain
+from conformance.ranks.outcome import Outcome, RankError, RankReport, RankStatus
+from conformance.verdicts import NotRun, Unsupported, Verdict
+
+CELL = Cell(suite="zero", case="train", axes={"stage": 3}, title="t", rules=("ZERO-01",), deadline=1.0)
+
+
+def outcome(*reports: RankReport, harness_error: str | None = None) -> Outcome:
+    return Outcome(reports, seconds=12.34, mode="forked", harness_error=harness_error)
+
+
+def returned(rank: int) -> RankReport:
+    return RankReport(rank, RankStatus.RETURNED, observation={})
+
+
+def raised(rank: int, text: str) -> RankReport:
+    return RankReport(rank, RankStatus.RAISED, error=RankError("ValueError", text, "Traceback …"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict", "reason"),
+    [
+        (outcome(harness_error="the fork server died"), Verdict.ERROR, "the fork server died"),
+        (outcome(returned(0), RankReport(1, RankStatus.DIED, exit_code=-9)), Verdict.CRASH, "rank 1 died: signal 9"),
+        (outcome(returned(0), RankReport(1, RankStatus.DIED)), Verdict.CRASH, "rank 1 died: exit code unknown"),
+        (outcome(raised(0, "reset by peer"), RankReport(1, RankStatus.DIED, exit_code=0)), Verdict.CRASH, "without a report"),
+        (outcome(raised(0, "a"), raised(1, "b")), Verdict.FAIL, "rank 0 raised ValueError: a; rank 1 raised ValueError: b"),
+        (outcome(raised(0, "a"), RankReport(1, RankStatus.STOPPED)), Verdict.FAIL, "rank 0 raised ValueError: a"),
+        (outcome(RankReport(0, RankStatus.TIMED_OUT), RankReport(1, RankStatus.TIMED_OUT)), Verdict.TIMEOUT, "rank 0, 1 still running"),
+        (outcome(returned(0), RankReport(1, RankStatus.UNREPORTABLE, error=RankError("TypeError", "a lambda", ""))), Verdict.ERROR, "a lambda"),
+    ],
+)  # fmt: skip
+def test_the_first_cause_speaks(ended: Outcome, verdict: Verdict, reason: str) -> None:
+    judgement = judge_outcome(ended)
+    assert judgement is not None
+    assert (judgement.verdict, reason in judgement.reason) == (verdict, True), judgement
+
+
+def test_observations_of_all_ranks_go_to_the_check() -> None:
+    assert judge_outcome(outcome(returned(0), returned(1))) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (AssertionError("off by 1"), Verdict.FAIL),
+        (AssertionError(), Verdict.FAIL),
+        (Unsupported("refused"), Verdict.UNSUPPORTED),
+        (NotRun("a GPU", "buy one"), Verdict.NOT_RUN),
+        (KeyError("x"), Verdict.ERROR),
+    ],
+)
+def test_what_a_check_raises_is_a_verdict(error: Exception, verdict: Verdict) -> None:
+    def check() -> None:
+        raise error
+
+    judgement = judge_check(check, Path(__file__))
+    assert judgement.verdict is verdict
+    assert judgement.reason
+
+
+KNOWN = KnownIssue(
+    id="k", title="t", cells=("zero/train[*]",), lanes=("linux_*",), versions={"deepspeed": ">=0.19,<0.20"}, expect=("FAIL",),
+    match="off by \\d", reference="not reported", explanation="e", review=datetime.date(2030, 1, 1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judgement", "lane", "version", "verdict"),
+    [
+        (Judgement(Verdict.FAIL, "off by 1"), "linux_gloo", "0.19.8", Verdict.XFAIL),
+        (Judgement(Verdict.FAIL, "another thing"), "linux_gloo", "0.19.8", Verdict.FAIL),
+        (Judgement(Verdict.CRASH, "off by 1"), "linux_gloo", "0.19.8", Verdict.CRASH),
+        (Judgement(Verdict.PASS), "linux_gloo", "0.19.8", Verdict.XPASS),
+        (Judgement(Verdict.UNSUPPORTED, "no"), "linux_gloo", "0.19.8", Verdict.XPASS),
+        (Judgement(Verdict.NOT_RUN, "no"), "linux_gloo", "0.19.8", Verdict.NOT_RUN),
+        (Judgement(Verdict.ERROR, "off by 1"), "linux_gloo", "0.19.8", Verdict.ERROR),
+        (Judgement(Verdict.FAIL, "off by 1"), "windows_mpi", "0.19.8", Verdict.FAIL),
+        (Judgement(Verdict.PASS), "linux_gloo", "0.20.0", Verdict.PASS),
+    ],
+)
+def test_a_known_issue_explains_only_what_it_describes(
+    judgement: Judgement, lane: str, version: str, verdict: Verdict
+) -> None:
+    seen, issue = explain(
+        judgement, CELL, [KNOWN], lane=lane, integration="reference", versions={"deepspeed": version}, wine=False
+    )
+    assert seen.verdict is verdict
+    assert (issue is KNOWN) == (verdict in (Verdict.XFAIL, Verdict.XPASS))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([Verdict.PASS, Verdict.XFAIL, Verdict.UNSUPPORTED, Verdict.NOT_RUN], ExitCode.AS_EXPECTED),
+        ([Verdict.PASS, Verdict.FAIL, Verdict.ERROR], ExitCode.UNEXPECTED),
+        ([Verdict.XPASS], ExitCode.UNEXPECTED),
+        ([Verdict.TIMEOUT, Verdict.PASS], ExitCode.UNEXPECTED),
+        ([Verdict.CRASH], ExitCode.UNEXPECTED),
+        ([Verdict.PASS, Verdict.ERROR], ExitCode.HARNESS),
+        ([Verdict.NOT_RUN, Verdict.NOT_RUN], ExitCode.HARNESS),
+        ([], ExitCode.HARNESS),
+    ],
+)
+def test_no_run_is_good_that_ran_nothing(verdicts: list[Verdict], code: ExitCode) -> None:
+    assert exit_code(verdicts) is code
