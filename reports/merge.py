@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from conformance.records import Provenance, Record, RuleText
+from conformance.records import Provenance, Record, RuleText, to_line
 from conformance.run_header import RunHeader
 from conformance.verdicts import Verdict
 from reports.matrix import AxisValue, Cell, Column, ColumnKey, Matrix, Problem, Run, Slot
@@ -130,7 +130,7 @@ def _by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record]]:
     seen: dict[ColumnKey, dict[str, Record]] = defaultdict(dict)
     for record in records:
         key = column_key(record.lane, record.stack, record.integration, record.provenance)
-        seen[key].setdefault(record.model_dump_json(), record)
+        seen[key].setdefault(to_line(record), record)
     return {key: sorted(unique.values(), key=lambda record: record.started) for key, unique in seen.items()}
 
 
