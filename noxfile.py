@@ -240,7 +240,7 @@ def prepared(session: nox.Session, options: Options, group: str | None = None) -
     def install(command: environments.Command, variables: Mapping[str, str]) -> None:
         session.run_install(*command, env=variables, external=True)
 
-    parent = session.cache_dir.parent
+    parent = session.cache_dir.parent.resolve()
     with contextlib.ExitStack() as held:
         try:
             stack = environments.read_stack(STACKS, options.stack)

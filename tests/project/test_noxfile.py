@@ -1,0 +1,161 @@
+"""The noxfile: what it takes from the command line, how it lists itself, and how it hands exit codes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import nox
+import nox.registry
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LANES = sorted(path.stem for path in (ROOT / "matrices" / "lanes").glob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def noxfile() -> Iterator[ModuleType]:
+    """The noxfile as a module; the sessions that it registers are forgotten afterwards."""
+    import noxfile
+
+    yield noxfile
+    nox.registry._REGISTRY.clear()
+
+
+def run_nox(folder: Path, *words: str, noxfile: Path = ROOT / "noxfile.py") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nox", "--noxfile", str(noxfile), "--envdir", str(folder / "envs"), *words]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, timeout=120)
+
+
+class TestOptions:
+    def test_what_is_not_about_the_environment_is_left_in_order(self, noxfile: ModuleType) -> None:
+        words = ["-k", "stage or dtype", "--mpi", "openmpi", "--profile", "smoke", "--build-ops", "--cell", "zero/*"]
+        options = noxfile.split_options("linux_mpi", words, {}, "linux")
+        assert options.rest == ("-k", "stage or dtype", "--profile", "smoke", "--cell", "zero/*")
+        assert (options.mpi_group, options.build_ops, options.stack) == ("openmpi", True, "pinned")
+
+    @pytest.mark.parametrize(
+        ("words", "environ", "system", "expected"),
+        [
+            ([], {}, "linux", "mpich"),
+            ([], {}, "win32", "impi"),
+            ([], {"CONFORMANCE_MPI": "openmpi"}, "linux", "openmpi"),
+            (["--mpi", "impi"], {"CONFORMANCE_MPI": "openmpi"}, "linux", "impi"),
+            (["--mpi", "system"], {}, "win32", None),
+        ],
+    )
+    def test_the_mpi(
+        self, noxfile: ModuleType, words: list[str], environ: dict[str, str], system: str, expected: str | None
+    ) -> None:
+        assert noxfile.split_options("linux_mpi", words, environ, system).mpi_group == expected
+
+    @pytest.mark.parametrize(
+        ("words", "environ", "message"),
+        [
+            (["--mpi", "lam"], {}, "argument --mpi: invalid choice: 'lam'"),
+            (
+                [],
+                {"CONFORMANCE_MPI": "lam"},
+                "CONFORMANCE_MPI: found 'lam', expected one of impi, mpich, openmpi, system",
+            ),
+            (["--torch-index"], {}, "argument --torch-index: expected one argument"),
+        ],
+    )
+    def test_a_wrong_one_ends_with_2(
+        self,
+        noxfile: ModuleType,
+        capsys: pytest.CaptureFixture[str],
+        words: list[str],
+        environ: dict[str, str],
+        message: str,
+    ) -> None:
+        with pytest.raises(SystemExit) as ended:
+            noxfile.split_options("linux_mpi", words, environ, "linux")
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+
+    def test_the_torch_index(self, noxfile: ModuleType) -> None:
+        def chosen(words: list[str], environ: dict[str, str]) -> object:
+            return noxfile.split_options("linux_nccl", words, environ, "linux").torch_index
+
+        assert chosen([], {}) is None
+        assert chosen([], {"CONFORMANCE_TORCH_INDEX": "https://a"}) == "https://a"
+        assert chosen(["--torch-index", "https://b"], {"CONFORMANCE_TORCH_INDEX": "https://a"}) == "https://b"
+
+    def test_a_lane_of_another_system_is_refused_with_what_to_do(self, noxfile: ModuleType) -> None:
+        assert noxfile.wrong_system("linux_gloo", "linux") is None
+        assert noxfile.wrong_system("windows_mpi", "win32") is None
+        under_wine = noxfile.wrong_system("windows_mpi", "linux")
+        assert under_wine.endswith("or under Wine: nox -s wine -- windows_mpi --python FOLDER")
+        assert noxfile.wrong_system("linux_gloo", "darwin").endswith("found Darwin; run it on a Linux machine")
+
+    def test_the_subject_of_a_benchmark(self, noxfile: ModuleType) -> None:
+        assert noxfile.subject_of(["transport", "--size", "4"], ("ranks", "transport")) == (
+            "transport",
+            ["--size", "4"],
+        )
+        assert noxfile.subject_of(["--cells", "4"], ("ranks", "transport")) == ("ranks", ["--cells", "4"])
+
+
+class TestSessions:
+    def test_the_list_reads_as_documentation(self, tmp_path: Path) -> None:
+        listed = run_nox(tmp_path, "--list")
+        assert listed.returncode == 0, listed.stderr
+        lines = [line for line in listed.stdout.splitlines() if line.startswith(("* ", "- "))]
+        sessions = {line[2:].partition(" -> ")[0]: line.partition(" -> ")[2] for line in lines}
+        assert {*LANES, "tests", "lint", "bench", "report", "wine"} <= set(sessions)
+        assert all(len(text) > 20 for text in sessions.values()), sessions
+        default = "windows_gloo" if sys.platform == "win32" else "linux_gloo"
+        assert [line for line in lines if line.startswith("* ")] == [f"* {default} -> {sessions[default]}"]
+
+    def test_every_lane_has_its_session(self, noxfile: ModuleType) -> None:
+        assert set(LANES) <= set(nox.registry.get())
+
+    def test_an_unknown_stack_ends_with_2_and_without_a_traceback(self, tmp_path: Path) -> None:
+        ended = run_nox(tmp_path, "-s", "lint", "--", "--stack", "nightly")
+        assert ended.returncode == 2
+        assert "--stack: found 'nightly', expected one of those in" in ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stdout + ended.stderr
+
+    def test_a_lane_of_another_system_ends_with_2_before_anything_is_installed(self, tmp_path: Path) -> None:
+        lane = "linux_gloo" if sys.platform == "win32" else "windows_gloo"
+        ended = run_nox(tmp_path, "-s", lane)
+        assert ended.returncode == 2
+        assert f"the lane {lane} needs" in ended.stdout + ended.stderr
+        assert not (tmp_path / "envs" / "stack-pinned").exists()
+
+
+HANDING_ON = """
+import sys
+sys.path.insert(0, {root!r})
+import nox, noxfile
+nox.registry._REGISTRY.clear()
+
+@nox.session(venv_backend="none")
+def harness(session):
+    ended = noxfile.AnyCode()
+    session.run(sys.executable, "-c", "import sys; sys.exit(int(sys.argv[1]))", *session.posargs, success_codes=ended)
+    noxfile.hand_on(session, ended.code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("harness", "handed_on", "said"),
+    [
+        (0, 0, "was successful"),
+        (1, 1, "a FAIL, CRASH, TIMEOUT or XPASS (exit code 1)"),
+        (2, 2, "wrong usage or matrix (exit code 2)"),
+        (3, 3, "nothing ran, or ERROR (exit code 3)"),
+        (77, 3, "the harness ended with 77 (exit code 3)"),
+    ],
+)
+def test_the_harness_s_exit_code_is_nox_s(tmp_path: Path, harness: int, handed_on: int, said: str) -> None:
+    program = tmp_path / "handing_on.py"
+    program.write_text(HANDING_ON.format(root=str(ROOT)), encoding="utf-8")
+    ended = run_nox(tmp_path, "-s", "harness", "--", str(harness), noxfile=program)
+    assert ended.returncode == handed_on, ended.stderr
+    assert said in ended.stderr + ended.stdout
+    assert "Traceback" not in ended.stderr + ended.stdout
