@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import json
 import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -307,14 +308,22 @@ class TestStacksOfThisProject:
 
 
 def test_the_project_declares_what_it_imports() -> None:
-    """Each package that conformance/ or reports/ imports is a dependency or in an extra, and in the stack."""
-    declared = declared_packages()
+    """Each package that conformance/ or reports/ imports is declared and pinned, or comes with one that is."""
     stack = environments.read_stack(STACKS, "pinned")
-    known = {canonicalize_name(name) for name in [*stack.packages, *stack.groups["lightning"]]}
-    for package in sorted(imported_packages()):
-        assert package in known, f"{package} is imported, and not among the pinned stack's packages"
-        if package not in {canonicalize_name(name) for name in stack.groups["lightning"]}:
-            assert package in declared, f"{package} is imported, and not in pyproject.toml"
+    integrations = with_requirements(stack.groups["lightning"])
+    pinned, declared = with_requirements(stack.packages), with_requirements(declared_packages())
+    for package in sorted(imported_packages() - integrations):
+        assert package in pinned, f"{package} is imported, and not among the pinned stack's packages"
+        assert package in declared, f"{package} is imported, and not in pyproject.toml"
+
+
+def with_requirements(packages: Iterable[str]) -> set[str]:
+    """The packages and, of those that are installed here, what they require themselves."""
+    found = {canonicalize_name(package) for package in packages}
+    for package in list(found):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found |= {canonicalize_name(Requirement(text).name) for text in importlib.metadata.requires(package) or []}
+    return found
 
 
 def declared_packages() -> set[str]:
