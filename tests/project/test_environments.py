@@ -286,21 +286,15 @@ class TestStacksOfThisProject:
     def test_the_lock_holds_all_that_the_pins_bring(self, name: str) -> None:
         """Walks the requirements of what is installed here; other platforms' requirements are not looked at."""
         lock = locked(name)
-        waiting = [Requirement(pin) for pin in environments.pins_to_lock(environments.read_stack(STACKS, name))]
+        waiting = [pin.partition("==")[0] for pin in environments.pins_to_lock(environments.read_stack(STACKS, name))]
         seen: set[str] = set()
         while waiting:
-            requirement = waiting.pop()
-            package = canonicalize_name(requirement.name)
-            if package in seen:
-                continue
-            seen.add(package)
-            assert package in lock, f"{package} is brought, and not in the lock"
-            try:
-                texts = importlib.metadata.requires(package) or []
-            except importlib.metadata.PackageNotFoundError:
-                continue
-            requirements = map(Requirement, texts)
-            waiting += [each for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
+            package = canonicalize_name(waiting.pop())
+            if package not in seen:
+                seen.add(package)
+                assert package in lock, f"{package} is brought, and not in the lock"
+                with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                    waiting += requirements_of(package)
         assert {"sympy", "pluggy", "markdown-it-py"} <= seen
 
     def test_every_mpi_can_be_chosen(self, name: str) -> None:
@@ -319,11 +313,18 @@ def test_the_project_declares_what_it_imports() -> None:
 
 def with_requirements(packages: Iterable[str]) -> set[str]:
     """The packages and, of those that are installed here, what they require themselves."""
-    found = {canonicalize_name(package) for package in packages}
+    found: set[str] = {canonicalize_name(package) for package in packages}
     for package in list(found):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found |= {canonicalize_name(Requirement(text).name) for text in importlib.metadata.requires(package) or []}
+            found |= set(requirements_of(package))
     return found
+
+
+def requirements_of(package: str) -> list[str]:
+    """What an installed package requires on this platform, without its extras."""
+    requirements = map(Requirement, importlib.metadata.requires(package) or [])
+    wanted = (each for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""}))
+    return [canonicalize_name(each.name) for each in wanted]
 
 
 def declared_packages() -> set[str]:
