@@ -1,0 +1,223 @@
+"""The process that starts ranks on Linux, reaps them and leaves none behind.
+
+With modules to import ahead it is the fork server: it imports them once, stays on one thread, touches neither CUDA nor
+MPI, and forks ranks from itself. It starts fresh programs too (cold ranks, mpiexec); a keeper without modules does only
+that. Every orphan among its descendants becomes its child, so that killing its children until none is left kills whole
+trees, sessions of their own included. It ends, and with it everything that it started, when the harness does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+
+from conformance.ranks import channel, member, posix
+from conformance.ranks.messages import (
+    Exited,
+    Fork,
+    Hello,
+    KeeperReady,
+    NotStarted,
+    Ready,
+    Spawn,
+    Stop,
+    Stopped,
+)
+
+assert sys.platform == "linux"
+
+ROOTS_VARIABLE = "CONFORMANCE_RANKS_ROOTS"
+"""Folders to import from, ahead of the interpreter's own, separated by os.pathsep."""
+
+
+class Keeper:
+    """Serves one harness over `connection`."""
+
+    def __init__(self, connection: channel.Channel, imported: dict[str, str], forks: bool) -> None:
+        self._connection = connection
+        self._imported = imported
+        self._forks = forks
+        self._pids: dict[int, int] = {}
+        """Process id to key, of what was started and not yet reaped."""
+        self._waking, wake = socket.socketpair()
+        self._waking.setblocking(False)
+        wake.setblocking(False)
+        self._wake = wake
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Do as the harness says until it is gone."""
+        try:
+            while True:
+                readable = self._readable()
+                if self._waking in readable:
+                    self._drain_wakes()
+                    self._reap()
+                if self._connection in readable:
+                    self._connection.read()
+                    for message in self._connection.messages():
+                        self._obey(message)
+        except (EOFError, OSError):
+            pass
+        finally:
+            self._kill(keep=())
+
+    def _readable(self) -> list[channel.Channel | socket.socket]:
+        awaited: list[channel.Channel | socket.socket] = [self._connection, self._waking]
+        return select.select(awaited, [], [])[0]
+
+    def _obey(self, message: object) -> None:
+        match message:
+            case Fork():
+                self._fork(message)
+            case Spawn():
+                self._spawn(message)
+            case Stop():
+                self._stop(message)
+            case _:
+                raise ValueError(f"a keeper was sent {message!r}")
+
+    def _fork(self, message: Fork) -> None:
+        if not self._forks:
+            self._connection.send(NotStarted(message.key, "this keeper has nothing imported to fork from"))
+            return
+        if (count := posix.threads()) != 1:
+            self._connection.send(NotStarted(message.key, f"the fork server has {count} threads; expected 1"))
+            return
+        keeper = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._connection.send(NotStarted(message.key, f"fork: {error}"))
+            return
+        if pid == 0:
+            try:
+                self._become_rank(message, keeper)
+            finally:
+                os._exit(1)
+        self._pids[pid] = message.key
+
+    def _become_rank(self, message: Fork, keeper: int) -> None:
+        posix.die_with(keeper)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for end in (self._connection, self._waking, self._wake):
+            end.close()
+        reseed()
+        gc.enable()
+        try:
+            connection = channel.connect(message.port, message.secret)
+            connection.send(Hello(os.getpid()))
+            connection.send(Ready())
+        except OSError:
+            member.leave(1)
+        member.serve(connection, self._imported)
+
+    def _spawn(self, message: Spawn) -> None:
+        try:
+            with message.log.open("ab") as log:
+                process = subprocess.Popen(
+                    message.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=message.environment,
+                    cwd=message.folder,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            self._connection.send(NotStarted(message.key, f"{message.command[0]}: {error}"))
+            return
+        self._pids[process.pid] = message.key
+        process.returncode = 0  # reaped here, not by Popen
+
+    def _stop(self, message: Stop) -> None:
+        limit = time.monotonic() + message.patience
+        while not set(message.keys).isdisjoint(self._pids.values()) and (left := limit - time.monotonic()) > 0:
+            select.select([self._waking], [], [], left)
+            self._drain_wakes()
+            self._reap()
+        self._kill(keep=[pid for pid, key in self._pids.items() if key not in message.keys])
+        self._connection.send(Stopped())
+
+    def _kill(self, keep: Iterable[int]) -> None:
+        """Kill children, and those who become children by that, until only `keep` are left."""
+        kept = frozenset(keep)
+        while doomed := [pid for pid in posix.children() if pid not in kept]:
+            for pid in doomed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in doomed:
+                with contextlib.suppress(ChildProcessError):
+                    self._gone(*os.waitpid(pid, 0), killed=True)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._gone(pid, status)
+
+    def _gone(self, pid: int, status: int, killed: bool = False) -> None:
+        key = self._pids.pop(pid, None)
+        if key is not None:
+            with contextlib.suppress(OSError):
+                self._connection.send(Exited(key, os.waitstatus_to_exitcode(status), killed))
+
+    def _drain_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._waking.recv(4096):
+                pass
+
+
+def reseed() -> None:
+    """Let the generators that a fresh interpreter seeds from the system differ between forked ranks as well."""
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def main() -> None:
+    """The life of a keeper."""
+    posix.adopt_orphans()
+    port, _, secret = os.environ.pop(channel.JOIN_VARIABLE).partition(":")
+    roots = [root for root in os.environ.pop(ROOTS_VARIABLE, "").split(os.pathsep) if root]
+    preload = [name for name in os.environ.pop(member.PRELOAD_VARIABLE, "").split(",") if name]
+    sys.path[:0] = [root for root in roots if root not in sys.path]
+    member.speak_utf8()
+    connection = channel.connect(int(port), secret)
+    connection.send(Hello(os.getpid()))
+    imported: dict[str, str] = {}
+    problem = ""
+    if preload:
+        from conformance.ranks import warm
+
+        before = dict(os.environ)
+        try:
+            warm.up(preload)
+        except BaseException:
+            problem = traceback.format_exc()
+        imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
+        if not problem and (count := posix.threads()) != 1:
+            problem = f"importing {', '.join(preload)} started threads: {count} run, expected 1; ranks cannot be forked"
+        gc.collect()
+        gc.freeze()
+    connection.send(KeeperReady(problem))
+    if not problem:
+        Keeper(connection, imported, forks=bool(preload)).serve()

@@ -1,0 +1,199 @@
+"""Starting and ending processes on Linux, through a keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from conformance.ranks import channel, keeper, member
+from conformance.ranks.circumstances import START
+from conformance.ranks.environment import ONE_THREAD
+from conformance.ranks.excerpt import excerpt
+from conformance.ranks.hub import HarnessError, Hub, Peer, Process
+from conformance.ranks.messages import Exited, Fork, Hello, KeeperReady, NotStarted, Spawn, Stop, Stopped
+
+assert sys.platform == "linux"
+
+_CONNECT_TIMEOUT = 60.0
+_STOP_TIMEOUT = 15.0
+
+
+class LinuxStarter:
+    """A keeper process and what it has started.
+
+    Args:
+        hub: where it connects back to.
+        python: the command that runs the interpreter.
+        environment: what the keeper starts with.
+        log: a file for its output.
+        preload: modules to import ahead; with any, the keeper is a fork server.
+        roots: folders to import from.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        python: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        preload: Sequence[str] = (),
+        roots: Sequence[str] = (),
+    ) -> None:
+        self._hub = hub
+        self._log = log
+        self._processes: dict[int, Process] = {}
+        self._sessions: set[int] = set()
+        self._ready = False
+        self._stopped = False
+        self._problem = ""
+        self._peer = Peer(channel.new_secret(), self._heard)
+        join = hub.expect(self._peer)
+        own = {
+            channel.JOIN_VARIABLE: join,
+            keeper.ROOTS_VARIABLE: os.pathsep.join(roots),
+            member.PRELOAD_VARIABLE: ",".join(preload),
+        }
+        if preload:
+            own |= {**ONE_THREAD, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        try:
+            with log.open("ab") as output:
+                self._keeper = subprocess.Popen(
+                    [*python, "-P", str(START), "keeper"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**environment, **own},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            hub.drop(self._peer)
+            raise HarnessError(f"cannot start {python[0]}: {error}") from None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the keeper can still be asked for anything."""
+        return not self._peer.lost and not self._problem and self._keeper.poll() is None
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait for the keeper's imports.
+
+        Raises:
+            HarnessError: they failed or took too long; the text holds the end of the keeper's log.
+        """
+        self._hub.wait(lambda: self._ready or not self.alive, timeout)
+        if self._problem:
+            raise HarnessError(self._problem)
+        if not self.alive:
+            raise HarnessError(f"the process that starts ranks ended: {self._last_words()}")
+        if not self._ready:
+            words = self._last_words()
+            raise HarnessError(f"the process that starts ranks was not ready within {timeout:.0f} s: {words}")
+
+    def fork(self, join: str) -> Process:
+        """Fork a rank that connects back as `join` says."""
+        port, _, secret = join.partition(":")
+        process = self._new(self._log)
+        self._ask(Fork(process.key, int(port), secret), process)
+        return process
+
+    def spawn(self, command: Sequence[str], environment: dict[str, str], folder: Path, log: Path) -> Process:
+        """Start a program; that it could not be started shows in the process."""
+        process = self._new(log)
+        self._ask(Spawn(process.key, tuple(command), environment, folder, log), process)
+        return process
+
+    def remember_session(self, pid: int) -> None:
+        """Note that `pid` leads a session of ranks, to end it even if the keeper is lost."""
+        self._sessions.add(pid)
+
+    def stop(self, processes: Iterable[Process], patience: float) -> None:
+        """Wait up to `patience` seconds for these to end, then kill them; nothing that they started is left.
+
+        Raises:
+            HarnessError: the keeper is gone or does not answer; it is killed then, and ranks with it.
+        """
+        keys = tuple(process.key for process in processes)
+        self._stopped = False
+        asked = self._peer.send(Stop(keys, patience))
+        done = asked and self._hub.wait(lambda: self._stopped or not self.alive, patience + _STOP_TIMEOUT)
+        for key in keys:
+            self._processes.pop(key, None)
+        if not (done and self._stopped):
+            words = self._last_words()
+            self.close()
+            raise HarnessError(f"the process that starts ranks is lost: {words}")
+
+    def close(self) -> None:
+        """End the keeper and all that it started."""
+        if self._peer.channel is None:
+            self._keeper.kill()  # it never connected, and so has started nothing, or is dead already
+        self._hub.drop(self._peer)  # its sign to kill everything and end
+        try:
+            self._keeper.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait()
+        if self._keeper.returncode != 0:
+            end_sessions(self._sessions)
+        for process in self._processes.values():
+            if not process.ended:
+                process.failure = "the process that starts ranks ended"
+        self._processes.clear()
+
+    def _new(self, log: Path) -> Process:
+        process = Process(self._hub.next_key(), log)
+        self._processes[process.key] = process
+        return process
+
+    def _ask(self, message: Fork | Spawn, process: Process) -> None:
+        self._hub.wait(lambda: self._peer.channel is not None or not self.alive, _CONNECT_TIMEOUT)
+        if not self._peer.send(message):
+            process.failure = f"the process that starts ranks is lost: {self._last_words()}"
+
+    def _heard(self, message: object) -> None:
+        match message:
+            case KeeperReady(problem=""):
+                self._ready = True
+            case KeeperReady(problem=problem):
+                self._problem = problem
+            case Exited(key=key, exit_code=code, killed=killed):
+                if (process := self._processes.get(key)) is not None:
+                    process.exit_code, process.killed = code, killed
+            case NotStarted(key=key, reason=reason):
+                if (process := self._processes.get(key)) is not None:
+                    process.failure = reason
+            case Stopped():
+                self._stopped = True
+            case Hello():
+                pass
+
+    def _last_words(self) -> str:
+        code = self._keeper.poll()
+        state = "still running" if code is None else f"exit code {code}"
+        return f"{state}; its log ({self._log}) ends: {excerpt(self._log, head=0, tail=2048).strip() or '(empty)'}"
+
+
+def end_sessions(leaders: Iterable[int]) -> None:
+    """Kill every process in the sessions that `leaders` lead."""
+    sessions = frozenset(leaders)
+    limit = time.monotonic() + 5.0
+    while time.monotonic() < limit:
+        doomed = []
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError):
+                if os.getsid(pid) in sessions:
+                    doomed.append(pid)
+        for pid in doomed:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not doomed:
+            return
+        time.sleep(0.05)

@@ -1,0 +1,160 @@
+"""One rank's process: connect back, import ahead, run a scenario, report, leave."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from conformance.ranks import channel, posix
+from conformance.ranks.messages import Hello, Order, Raised, Ready, Returned
+from conformance.ranks.outcome import RankError
+from conformance.ranks.plain import not_plain
+
+PRELOAD_VARIABLE = "CONFORMANCE_RANKS_PRELOAD"
+"""Modules to import ahead, separated by commas."""
+
+
+def main() -> NoReturn:
+    """The life of a rank in a fresh interpreter."""
+    posix.die_with(os.getppid())
+    port, _, secret = os.environ.pop(channel.JOIN_VARIABLE).partition(":")
+    preload = os.environ.pop(PRELOAD_VARIABLE, "")
+    speak_utf8()
+    connection = channel.connect(int(port), secret)
+    connection.send(Hello(os.getpid()))
+    import_ahead([name for name in preload.split(",") if name])
+    connection.send(Ready())
+    serve(connection, imported={})
+
+
+def serve(connection: channel.Channel, imported: Mapping[str, str]) -> NoReturn:
+    """Take an order, run it, report, and leave when told to.
+
+    Args:
+        connection: to the harness.
+        imported: variables that imports have set in this process.
+    """
+    code = 0
+    try:
+        order = connection.receive()
+        if isinstance(order, Order):
+            report = run(order, imported)
+            connection.send(report)
+            code = 1 if isinstance(report, Raised) else 0
+            if code == 0:
+                connection.receive()  # peers may still need this rank; the harness says when to leave
+    except (EOFError, OSError):
+        code = 1
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End without interpreter shutdown, which may hang or crash in threads of collectives."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+def run(order: Order, imported: Mapping[str, str]) -> Returned | Raised:
+    """Run the order's scenario in the circumstances that it names."""
+    redirect(order.log)
+    os.environ.clear()
+    os.environ.update({**order.environment, **imported})
+    os.chdir(order.setting.folder)
+    for root in reversed(order.roots):
+        if root not in sys.path:
+            sys.path.insert(0, root)
+    sys.argv = ["scenario"]
+    with order.stacks.open("wb") as stacks:
+        faulthandler.dump_traceback_later(order.deadline, file=stacks)
+        faulthandler.enable()
+        begin = time.perf_counter()
+        try:
+            observation = find(order.scenario)(order.setting)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt end a real trainer just so
+            return Raised(describe(error), time.perf_counter() - begin)
+        finally:
+            seconds = time.perf_counter() - begin
+            faulthandler.cancel_dump_traceback_later()
+    return report_of(observation, seconds)
+
+
+def report_of(observation: Any, seconds: float) -> Returned | Raised:
+    """What a scenario returned, as a message."""
+    try:
+        reason = not_plain(observation)
+        if reason is None and type(observation) is not dict:
+            reason = f"the scenario returned {type(observation).__qualname__}; expected a dict of plain data"
+        if reason is None:
+            return Returned(pickle.dumps(observation, protocol=pickle.HIGHEST_PROTOCOL), seconds)
+        return Raised(RankError("TypeError", reason, ""), seconds, reportable=False)
+    except Exception as error:
+        return Raised(describe(error), seconds, reportable=False)
+
+
+def describe(error: BaseException) -> RankError:
+    """An exception as text; one that cannot even be printed is named by its type."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(error)
+    except Exception as unprintable:
+        message = f"(its text cannot be had: {type(unprintable).__name__})"
+    try:
+        lines = "".join(traceback.format_exception(error))
+    except Exception:
+        lines = "".join(traceback.format_tb(error.__traceback__))
+    return RankError(name, message, lines)
+
+
+def find(scenario: str) -> Any:
+    """The function that `module:qualified.name` names."""
+    module, _, name = scenario.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def import_ahead(modules: Sequence[str]) -> list[str]:
+    """Import what scenarios will need; what cannot be imported is left for the scenario to meet, and returned."""
+    failed = []
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            failed.append(name)
+            print(f"import of {name} ahead of the scenario: {type(error).__name__}: {error}", file=sys.stderr)
+    return failed
+
+
+def redirect(log: Path) -> None:
+    """Send stdout and stderr, of C code too, to the end of `log`, and let stdin be at its end."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def speak_utf8() -> None:
+    """Let text streams write whole lines in UTF-8 whatever the locale, and never fail on a character."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)

@@ -1,0 +1,62 @@
+"""Choosing how ranks are started."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from conformance.ranks.circumstances import Circumstances
+from conformance.ranks.cold import ColdPool
+from conformance.ranks.environment import overlaid, without_launcher
+from conformance.ranks.pool import RankPool
+
+MODES = ("auto", "forked", "cold")
+PRELOAD = ("torch", "deepspeed")
+
+
+def open_pool(
+    *,
+    mode: str = "auto",
+    launcher: str = "env",
+    folder: Path | None = None,
+    python: Sequence[str] = (sys.executable,),
+    preload: Sequence[str] = PRELOAD,
+    environment: Mapping[str, str | None] | None = None,
+) -> RankPool:
+    """Open a pool of ranks for launcher `env`.
+
+    What it needs ahead of the first job starts in the background at once, so open it early.
+
+    Args:
+        mode: `forked` (Linux), `cold`, or `auto`, the fastest that this operating system has.
+        launcher: how ranks learn who they are, `env`.
+        folder: where the pool keeps its own logs, made if missing; None for one that goes when the pool is closed. Logs
+            of ranks go to the folder of their cell.
+        python: the command that runs the interpreter of ranks.
+        preload: modules to import ahead; torch and DeepSpeed, and what the integration needs.
+        environment: variables to set, or with None to unset, in all ranks of all jobs, over the caller's own (from
+            which everything that a launcher or a cluster job has set is taken out first).
+
+    Raises:
+        ValueError: this operating system has no such mode.
+        HarnessError: `python` cannot be started.
+    """
+    variables = overlaid(without_launcher(os.environ), environment or {})
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    where = Path(tempfile.mkdtemp(prefix="conformance-ranks-")) if folder is None else folder.resolve()
+    circumstances = Circumstances(tuple(python), variables, tuple(preload), where, passing=folder is None)
+    if mode == "auto":
+        mode = "forked" if sys.platform == "linux" else "cold"
+    if mode == "cold":
+        return ColdPool(circumstances)
+    if mode == "forked":
+        if sys.platform == "linux":
+            from conformance.ranks.fork_server import ForkedPool
+
+            return ForkedPool(circumstances)
+        raise ValueError(f"ranks cannot be forked on {sys.platform}; use `cold`")
+    raise ValueError(f"unknown mode of ranks {mode!r}; expected one of {', '.join(MODES)}")

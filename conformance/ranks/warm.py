@@ -1,0 +1,49 @@
+"""What the fork server does once so that no rank has to: imports, and what DeepSpeed imports or probes on first use."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+from conformance.ranks import rendezvous
+
+_LAZY = (
+    "torch.utils.cpp_extension",
+    "torch.optim",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed",
+    "torch.distributed.distributed_c10d",
+    "deepspeed.runtime.zero.stage3",
+    "deepspeed.runtime.zero.stage_1_and_2",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "deepspeed.runtime.bf16_optimizer",
+    "deepspeed.runtime.fp16.fused_optimizer",
+    "deepspeed.runtime.fp16.unfused_optimizer",
+    "deepspeed.checkpoint",
+)
+
+
+def up(modules: Sequence[str]) -> None:
+    """Import `modules`, and with torch or DeepSpeed among them what those put off.
+
+    Raises:
+        ImportError: one of `modules` cannot be imported.
+    """
+    for name in modules:
+        importlib.import_module(name)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    state = torch.random.get_rng_state()
+    for name in _LAZY:
+        if name.partition(".")[0] in sys.modules and importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+    deepspeed = sys.modules.get("deepspeed")
+    if deepspeed is not None:
+        _ = deepspeed.ops.__compatible_ops__  # runs the compiler's probes
+    rendezvous.look_often()
+    torch.set_num_threads(1)
+    torch.random.set_rng_state(state)
