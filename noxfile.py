@@ -49,6 +49,7 @@ MEANINGS = {
     USAGE: "wrong usage or matrix",
     HARNESS: "nothing ran, or ERROR",
 }
+REPORT_MEANINGS = {UNEXPECTED: "a regression", USAGE: "wrong usage, or no record to read"}
 
 
 @nox.session(venv_backend="none")
@@ -118,10 +119,11 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def report(session: nox.Session) -> None:
-    """Records to HTML, Markdown, JUnit and CTRF: -- build (default) or -- diff A B"""
+    """Records to HTML, Markdown, JUnit and CTRF: -- build RECORDS --into DIR (default: all of results/), -- diff A B"""
     options = options_of(session)
+    words = options.rest or ("build", "results", "--into", "results/report")
     with prepared(session, options) as environment:
-        fail_unless_zero(session, run(session, environment, "reports", *(options.rest or ("build",))))
+        hand_on(session, run(session, environment, "reports", *words), REPORT_MEANINGS)
 
 
 @nox.session(venv_backend="none")
@@ -292,16 +294,17 @@ def run(session: nox.Session, environment: Environment, *words: str) -> int:
     return ended.code
 
 
-def hand_on(session: nox.Session, code: int) -> None:
-    """End the session with the harness's exit code.
+def hand_on(session: nox.Session, code: int, meanings: Mapping[int, str] = MEANINGS) -> None:
+    """End the session with the exit code of what it ran.
 
     nox knows success and failure only, so what is neither ends nox here, and sessions that were to follow do not run.
     """
     if code == UNEXPECTED:
-        session.error(f"{MEANINGS[UNEXPECTED]} (exit code 1)")
-    if code not in (0, UNEXPECTED):
-        known = code in MEANINGS
-        quit_with(session, code if known else HARNESS, MEANINGS[code] if known else f"the harness ended with {code}")
+        session.error(f"{meanings[UNEXPECTED]} (exit code 1)")
+    if code in meanings:
+        quit_with(session, code, meanings[code])
+    if code != 0:
+        quit_with(session, HARNESS, f"what it ran ended with {code}")
 
 
 def fail_unless_zero(session: nox.Session, *codes: int) -> None:

@@ -149,7 +149,7 @@ def harness(session):
         (1, 1, "a FAIL, CRASH, TIMEOUT or XPASS (exit code 1)"),
         (2, 2, "wrong usage or matrix (exit code 2)"),
         (3, 3, "nothing ran, or ERROR (exit code 3)"),
-        (77, 3, "the harness ended with 77 (exit code 3)"),
+        (77, 3, "what it ran ended with 77 (exit code 3)"),
     ],
 )
 def test_the_harness_s_exit_code_is_nox_s(tmp_path: Path, harness: int, handed_on: int, said: str) -> None:
