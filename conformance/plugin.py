@@ -50,7 +50,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         config.args[:] = [str(SUITES)]
     try:
         code = yield
-    except (MatrixError, ReportFolderError, RecordFileError, pytest.UsageError) as error:
+    except pytest.UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return int(ExitCode.USAGE)
     if code == pytest.ExitCode.USAGE_ERROR:
@@ -60,17 +60,26 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     return code
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Behind pytest's own plugins, so that its terminal reporter is there to be taken out: a run has one voice."""
     if config.getoption("lane") is None:
         return
     # Only a lane run pays for these: the harness's own tests load this plugin too.
     from conformance.pipeline.controller import Controller
     from conformance.pipeline.lane_run import LaneRun
 
-    run = config.stash[LANE_RUN] = LaneRun.from_config(config)
+    try:
+        run = config.stash[LANE_RUN] = LaneRun.from_config(config)
+        controller = None if hasattr(config, "workerinput") else Controller(config, run)
+    except (MatrixError, ReportFolderError, RecordFileError) as error:
+        raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(run, "conformance-lane-run")
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Controller(config, run), "conformance-controller")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        config.pluginmanager.unregister(reporter)
+    if controller is not None:
+        config.pluginmanager.register(controller, "conformance-controller")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console as RichConsole
 from rich.console import Group
@@ -88,12 +87,11 @@ class Console:
             left = spent / self._done * (self._total - self._done)
             self.say(f"{self._done}/{self._total} cells, {spent:.0f} s, about {left:.0f} s left ({record.suite})")
 
-    def end(self, records: Sequence[Record], *, partial: str | None, report: Path | None, seconds: float) -> None:
+    def end(self, records: Sequence[Record], *, partial: str | None, seconds: float) -> None:
         """The summary of a run.
 
         Args:
             partial: why not everything that was planned ran.
-            report: the HTML report.
         """
         if self._live is not None:
             self._live.stop()
@@ -113,8 +111,6 @@ class Console:
         if partial:
             self.say(f"PARTIAL: {partial}")
         self.say(f"{len(records)} cells in {seconds:.0f} s")
-        if report is not None:
-            self.say(f"report: {report.resolve().as_uri()}")
 
     def _picture(self) -> Group:
         verdicts = [verdict for verdict in Verdict if any(counts[verdict] for counts in self._counts.values())]
@@ -134,7 +130,7 @@ def _table(counts: dict[str, Counter[Verdict]], verdicts: Sequence[Verdict]) -> 
     table = Table(box=None, pad_edge=False)
     table.add_column("suite")
     for verdict in verdicts:
-        table.add_column(verdict.value, justify="right", style=STYLES[verdict])
+        table.add_column(verdict.value, justify="right", style=STYLES[verdict], min_width=len(verdict.value))
     table.add_column("cells", justify="right")
     for suite, by_verdict in counts.items():
         numbers = [str(by_verdict[verdict]) if by_verdict[verdict] else "" for verdict in verdicts]

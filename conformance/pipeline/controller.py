@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,13 +41,6 @@ class Controller:
             config.option.collectonly = True
         else:
             self.file = RecordFile(self.folder, keep=bool(config.getoption("resume")))
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
-        """Silence pytest's own reporter: a run has one voice."""
-        reporter = config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
-            config.pluginmanager.unregister(reporter)
 
     def pytest_configure_node(self, node: Any) -> None:
         """xdist is about to start a worker."""
@@ -106,15 +98,13 @@ class Controller:
         missing = len(self.planned) - len(self.records)
         if missing > 0 and self.stopped is None and self.planned:
             self.stopped = f"{missing} planned cells were not reported"
-        report = self._write_reports()
-        self.console.end(
-            self.records, partial=self.stopped, report=report, seconds=time.perf_counter() - self.clock
-        )
+        self.console.end(self.records, partial=self.stopped, seconds=time.perf_counter() - self.clock)
+        if not self.records:
+            self.console.say("error: no cell ran; --list shows what there is")
+        self._write_reports()
         if self.file is not None:
             self.file.close()
         code = exit_code(record.verdict for record in self.records)
-        if not self.records:
-            self.console.say("error: no cell ran; --list shows what there is")
         if code is ExitCode.AS_EXPECTED and (self.broken or self.stopped is not None):
             code = ExitCode.HARNESS
         session.exitstatus = code
@@ -132,14 +122,14 @@ class Controller:
         self.console.begin(f"{here.lane.name}, {here.transport}, stack {here.stack}{kept}", len(keys))
         self._write_headers(finished=None)
 
-    def _write_reports(self) -> Path | None:
+    def _write_reports(self) -> None:
         try:
             headers = self._write_headers(finished=None if self.stopped else _now())
-            return reports.write_all(self.records, headers, self.folder)["index.html"]
+            written = reports.write_all(self.records, headers, self.folder)
+            self.console.say(f"report: {written['index.html'].resolve().as_uri()}")
         except (reports.WriteError, OSError) as error:
             self.broken = True
             self.console.say(f"error: {error}")
-            return None
 
     def _write_headers(self, *, finished: str | None) -> list[RunHeader]:
         """Say in the folder what this run set out to do: a header an integration."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from conformance import integrations
 from conformance.pipeline.run_cell import Circumstances
@@ -11,16 +12,21 @@ from conformance.ranks import RankPool, open_pool
 RANK_MODES = ("auto", "forked", "cold", "prewarmed")
 
 
-def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str]) -> RankPool:
-    """Open the pool for a run; `mode` is the --ranks option, and `driven` the integrations that ranks import ahead."""
+def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str], folder: Path) -> RankPool:
+    """Open the pool of a process of a run.
+
+    Args:
+        mode: the --ranks option.
+        driven: the integrations that ranks import ahead.
+        folder: for the pool's own logs.
+    """
     lane = circumstances.lane
-    environment = dict(lane.environment)
+    environment: dict[str, str | None] = dict(lane.environment)
     if circumstances.device == "cpu":
         environment |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    preload = ["torch", "deepspeed", *(module for name in driven for module in integrations.modules(name))]
     return open_pool(
         mode=lane.ranks if mode == "auto" else mode,
-        launcher=lane.launcher,
+        folder=folder,
         environment=environment,
-        preload=preload,
+        preload=["torch", "deepspeed", *(integrations.module(name) for name in driven)],
     )

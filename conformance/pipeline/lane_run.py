@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -57,6 +59,7 @@ class LaneRun:
         self.done = done
         self.kept = kept
         self._pool: RankPool | None = None
+        self._pool_folder = Path()
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> LaneRun:
@@ -172,11 +175,15 @@ class LaneRun:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+            shutil.rmtree(self._pool_folder, ignore_errors=True)
 
     def pool(self) -> RankPool:
         """The rank pool of this process, opened on first use."""
         if self._pool is None:
-            self._pool = open_lane_pool(self.config.getoption("ranks"), self.circumstances, self.integrations)
+            self._pool_folder = Path(tempfile.mkdtemp(prefix="conformance-ranks-"))
+            self._pool = open_lane_pool(
+                self.config.getoption("ranks"), self.circumstances, self.integrations, self._pool_folder
+            )
         return self._pool
 
     def _lane_is_here(self) -> bool:
