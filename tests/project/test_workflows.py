@@ -17,6 +17,13 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*$")
+SESSION = re.compile(
+    r"""(?:python|python3\.11|py\ -3\.11)\ -m\ nox
+        (?:\ --envdir\ "\$(?:env:)?RUNNER_TOOL_CACHE/conformance")?
+        \ -s\ "?(?P<session>[\w$:]+)"?
+        (?:\ --\ .*)?""",
+    re.VERBOSE,
+)
 PLUMBING = ("python -m pip install nox", 'cat report/report.md >> "$GITHUB_STEP_SUMMARY"')
 
 
@@ -95,9 +102,9 @@ class TestJobs:
         for step in steps_of(job):
             command = step.get("run")
             if command is not None and command not in PLUMBING:
-                found = re.fullmatch(r'(?:python|python3\.11|py -3\.11) -m nox -s "?([\w$:]+)"?( -- .*)?', command)
+                found = SESSION.fullmatch(command)
                 assert found, command
-                assert found[1] in names, command
+                assert found["session"] in names, command
 
 
 def listed() -> str:
