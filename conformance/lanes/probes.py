@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import psutil
 
+from conformance.lanes.cuda import cuda_facts, cuda_of_torch
 from conformance.records import GpuInfo
 from conformance.verdicts import NotRun
 
@@ -93,9 +94,37 @@ def _memory(gibibytes: str) -> None:
         raise NotRun(f"{gibibytes} GiB of memory, found {found:.0f}", "run on a larger host")
 
 
+def _cuda(_: str) -> None:
+    if not gpus():
+        raise NotRun("an NVIDIA GPU, found none", "run on a host with a GPU whose driver answers nvidia-smi")
+    if cuda_of_torch() is None:
+        remedy = "install a CUDA build of torch: python -m nox -s linux_nccl -- --torch-index URL"
+        raise NotRun("a CUDA build of torch, found a CPU build", remedy)
+    facts = cuda_facts()
+    if facts.problem or not facts.count:
+        raise NotRun(
+            f"a GPU that torch can use ({facts.problem or 'torch.cuda.is_available() is False'})",
+            "update the NVIDIA driver, or install a torch built for its CUDA version",
+        )
+
+
+def _nccl(_: str) -> None:
+    if cuda_facts().nccl is None:
+        raise NotRun("NCCL in torch, found none", "use torch's own CUDA build for Linux")
+
+
+def _peers(count: str) -> None:
+    wanted, peers = int(count), cuda_facts().peers
+    if len(peers) < wanted or not all(all(row[:wanted]) for row in peers[:wanted]):
+        raise NotRun(f"peer access between {wanted} GPUs", "run on a host whose GPUs share NVLink or a PCIe root")
+
+
 PROBES: dict[str, Probe] = {
     "os": _os,
     "gpus": _gpus,
+    "cuda": _cuda,
+    "nccl": _nccl,
+    "peers": _peers,
     "module": _module,
     "command": _command,
     "compiler": _compiler,
