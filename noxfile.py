@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -86,8 +87,18 @@ def windows_mpi(session: nox.Session) -> None:
 def wine(session: nox.Session) -> None:
     """A Windows lane on Linux under Wine: -- windows_gloo|windows_mpi --python FOLDER"""
     options = options_of(session)
+    windows = wine_options(options.rest)
+    place = str(environments_folder(session) / "wine")
     with prepared(session, options) as environment:
-        hand_on(session, run(session, environment, "conformance.wine", *options.rest))
+        made = run(
+            session, environment, "conformance.wine", *windows.tool, "make", *windows.interpreter, "--into", place
+        )
+        if made != 0:
+            quit_with(session, HARNESS, "the Windows environment could not be made; why is said above")
+        commit = source_commit(ROOT)
+        told = () if commit is None else ("--set", f"CONFORMANCE_GIT_COMMIT={commit}")
+        words = ("run", "--env", place, *told, "--", "python", "-m", "conformance", "run", "--lane", windows.lane)
+        hand_on(session, run(session, environment, "conformance.wine", *windows.tool, *words, *windows.rest))
 
 
 @nox.session(venv_backend="none")
@@ -204,6 +215,51 @@ def subject_of(words: Sequence[str], subjects: Sequence[str]) -> tuple[str, list
     return subjects[0], list(words)
 
 
+@dataclasses.dataclass(frozen=True)
+class WineOptions:
+    """What follows `--` in the session `wine`.
+
+    Attributes:
+        lane: a Windows lane.
+        tool: options of `python -m conformance.wine` itself.
+        interpreter: options of its `make`.
+        rest: for the lane.
+    """
+
+    lane: str
+    tool: tuple[str, ...]
+    interpreter: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+def wine_options(words: Sequence[str]) -> WineOptions:
+    """Take `words` apart. Pure; ends with exit code 2 when they are wrong."""
+    parser = argparse.ArgumentParser(prog="nox -s wine --", add_help=False, allow_abbrev=False)
+    parser.add_argument("lane", choices=("windows_gloo", "windows_mpi"))
+    parser.add_argument("--python", metavar="FOLDER")
+    parser.add_argument("--wine", metavar="FILE")
+    known, rest = parser.parse_known_args(list(words))
+    return WineOptions(
+        lane=known.lane,
+        tool=() if known.wine is None else ("--wine", known.wine),
+        interpreter=() if known.python is None else ("--python", known.python),
+        rest=tuple(rest),
+    )
+
+
+def source_commit(root: Path) -> str | None:
+    """The commit of this checkout, with `+` behind it when tracked files differ; None without git."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, check=True, timeout=20, encoding="utf-8").stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
 def wrong_system(lane: str, system: str) -> str | None:
     """Why a lane cannot run on this system; None if it can. Pure."""
     here = {"win32": "windows", "linux": "linux"}.get(system, system)
@@ -235,6 +291,11 @@ def run_lane(session: nox.Session, lane: str) -> None:
         hand_on(session, run(session, environment, "conformance", *words, *options.rest))
 
 
+def environments_folder(session: nox.Session) -> Path:
+    """Where environments lie: .nox, or what nox's --envdir says."""
+    return session.cache_dir.parent.resolve()
+
+
 @contextlib.contextmanager
 def prepared(session: nox.Session, options: Options, group: str | None = None) -> Iterator[Environment]:
     """The environment of a stack, or of a group on top of it, made if need be; its end frees it for others."""
@@ -242,7 +303,7 @@ def prepared(session: nox.Session, options: Options, group: str | None = None) -
     def install(command: environments.Command, variables: Mapping[str, str]) -> None:
         session.run_install(*command, env=variables, external=True)
 
-    parent = session.cache_dir.parent.resolve()
+    parent = environments_folder(session)
     with contextlib.ExitStack() as held:
         try:
             stack = environments.read_stack(STACKS, options.stack)

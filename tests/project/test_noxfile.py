@@ -100,6 +100,43 @@ class TestOptions:
         assert noxfile.subject_of(["--cells", "4"], ("ranks", "transport")) == ("ranks", ["--cells", "4"])
 
 
+class TestWine:
+    def test_options_go_where_they_belong(self, noxfile: ModuleType) -> None:
+        words = ["windows_mpi", "--python", "P Y", "--profile", "smoke", "--wine", "/w", "-k", "zero"]
+        options = noxfile.wine_options(words)
+        assert options.lane == "windows_mpi"
+        assert options.tool == ("--wine", "/w")
+        assert options.interpreter == ("--python", "P Y")
+        assert options.rest == ("--profile", "smoke", "-k", "zero")
+
+    def test_the_interpreter_may_come_from_a_variable(self, noxfile: ModuleType) -> None:
+        assert noxfile.wine_options(["windows_gloo"]).interpreter == ()
+
+    @pytest.mark.parametrize("words", [[], ["linux_gloo"], ["--python", "folder"]])
+    def test_without_a_windows_lane_it_ends_with_2(
+        self, noxfile: ModuleType, capsys: pytest.CaptureFixture[str], words: list[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as ended:
+            noxfile.wine_options(words)
+        assert ended.value.code == 2
+        assert "lane" in capsys.readouterr().err
+
+    def test_the_commit_and_whether_files_differ(self, noxfile: ModuleType, tmp_path: Path) -> None:
+        def git(*words: str) -> str:
+            identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+            command = ["git", "-C", str(tmp_path), *identity, *words]
+            return subprocess.run(command, capture_output=True, check=True, encoding="utf-8").stdout.strip()
+
+        assert noxfile.source_commit(tmp_path) is None
+        git("init", "--quiet")
+        (tmp_path / "file").write_text("one", encoding="utf-8")
+        git("add", "file")
+        git("commit", "--quiet", "-m", "One")
+        assert noxfile.source_commit(tmp_path) == git("rev-parse", "HEAD")
+        (tmp_path / "file").write_text("two", encoding="utf-8")
+        assert noxfile.source_commit(tmp_path) == git("rev-parse", "HEAD") + "+"
+
+
 class TestSessions:
     def test_the_list_reads_as_documentation(self, tmp_path: Path) -> None:
         listed = run_nox(tmp_path, "--list")
