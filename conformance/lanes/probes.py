@@ -49,11 +49,14 @@ def gpus() -> tuple[GpuInfo, ...]:
         name, _, mebibytes = line.rpartition(",")
         if mebibytes.strip().isdigit():
             found.append(GpuInfo(name=name.strip(), memory_bytes=int(mebibytes) << 20))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return tuple(found)
-    chosen = [int(index) for index in visible.split(",") if index.strip().isdigit()]
-    return tuple(found[index] for index in chosen if index < len(found))
+    visible = visible_devices(len(found))
+    return tuple(found[int(index)] for index in visible if index.isdigit() and int(index) < len(found))
+
+
+def visible_devices(count: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES lets this process use of `count` GPUs; all of them where it is unset."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return list(map(str, range(count))) if given is None else [index.strip() for index in given.split(",") if index.strip()]
 
 
 def _os(wanted: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ from conformance import integrations, provenance
 from conformance.case import plan_of
 from conformance.cells import Cell
 from conformance.lanes import probes
+from conformance.lanes.device_slice import device_slice
 from conformance.matrix import MATRICES, Matrix, MatrixError, load_matrix
 from conformance.matrix.lane import Lane
 from conformance.pipeline.items import DEFAULT_INTEGRATION, PARAMETER, Key, item_name, key_of_node
@@ -86,6 +88,7 @@ class LaneRun:
             part=parse_shard(config.getoption("shard")),
         )
         given = getattr(config, "workerinput", {})
+        _own_devices(config, lane_value)
         circumstances = Circumstances(
             matrix=matrix,
             lane=lane_value,
@@ -232,6 +235,21 @@ def _device(lane: Lane) -> str:
     if lane.device == "auto":
         return "cuda" if probes.gpus() else "cpu"
     return lane.device
+
+
+def _own_devices(config: pytest.Config, lane: Lane) -> None:
+    """Leave an xdist worker its own slice of the GPUs, and refuse more workers than there are GPUs."""
+    workers = config.workerinput["workercount"] if hasattr(config, "workerinput") else config.getoption("numprocesses", None)
+    if not workers or _device(lane) != "cuda" or not probes.gpus():
+        return
+    number = int(config.workerinput["workerid"].removeprefix("gw")) if hasattr(config, "workerinput") else 0
+    try:
+        mine = device_slice(probes.visible_devices(len(probes.gpus())), number, workers)
+    except ValueError as error:
+        raise MatrixError(str(error)) from None
+    if hasattr(config, "workerinput"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+        probes.gpus.cache_clear()
 
 
 def _packages(matrix: Matrix, stack: str) -> list[str]:
