@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -163,7 +164,7 @@ class LaneRun:
         """Run a cell instead of calling its check as a plain test."""
         if plan_of(pyfuncitem.obj) is None:
             return None
-        cell, integration = pyfuncitem.callspec.params[PARAMETER]
+        cell, integration = cast(tuple[Cell, str], pyfuncitem.callspec.params[PARAMETER])
         record = run_cell(cell, pyfuncitem.obj, integration, self.circumstances, self.pool)
         pyfuncitem.user_properties.append((RECORD_PROPERTY, to_line(record)))
         if record.verdict in UNEXPECTED or record.verdict is Verdict.ERROR:
