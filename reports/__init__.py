@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from conformance.records import Record
 from conformance.run_header import RunHeader
-from reports.formats import ctrf, html, junit, markdown
+from reports.formats import badges, ctrf, html, junit, markdown
+from reports.history import Past, past_of
 from reports.matrix import Matrix, Problem
 from reports.merge import merge
 from reports.read import SourceError, Sources, read_sources
@@ -15,17 +16,17 @@ from reports.writing import WriteError, write_text
 
 __all__ = [
     "Matrix",
+    "Past",
     "Problem",
     "SourceError",
     "Sources",
     "WriteError",
     "merge",
+    "past_of",
     "read_sources",
     "write_all",
     "write_matrix",
 ]
-
-FORMATS = {"index.html": html.render, "report.md": markdown.render, "junit.xml": junit.render, "ctrf.json": ctrf.render}
 
 
 def write_all(
@@ -35,6 +36,7 @@ def write_all(
     *,
     expected: Mapping[str, Iterable[str]] | None = None,
     problems: Iterable[Problem] = (),
+    history: Sequence[Past] = (),
 ) -> dict[str, Path]:
     """Merge and write every format: what a run calls at its end.
 
@@ -44,20 +46,26 @@ def write_all(
         folder: where the files go; made if need be.
         expected: cell ids by lane, where a lane's whole matrix is known apart from any header.
         problems: what could not be read, to be shown.
+        history: earlier runs, for trends, each cell's past and comparison.
 
     Returns:
-        The written files by name: `index.html`, `report.md`, `junit.xml`, `ctrf.json`.
+        The written files by name: `index.html`, `report.md`, `junit.xml`, `ctrf.json`, and `badges/…` for each lane.
 
     Raises:
         WriteError: the folder cannot be written.
     """
-    return write_matrix(merge(records, headers, expected=expected, problems=problems), folder)
+    return write_matrix(merge(records, headers, expected=expected, problems=problems), folder, history=history)
 
 
-def write_matrix(matrix: Matrix, folder: Path) -> dict[str, Path]:
+def write_matrix(matrix: Matrix, folder: Path, *, history: Sequence[Past] = ()) -> dict[str, Path]:
     """Write every format of a merged matrix; see `write_all`."""
-    written = {}
-    for name, render in FORMATS.items():
-        write_text(folder / name, render(matrix))
-        written[name] = folder / name
-    return written
+    texts = {
+        "index.html": html.render(matrix, history),
+        "report.md": markdown.render(matrix),
+        "junit.xml": junit.render(matrix),
+        "ctrf.json": ctrf.render(matrix),
+    }
+    texts |= {f"badges/{name}": text for name, text in badges.render(matrix).items()}
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return {name: folder / name for name in texts}

@@ -24,15 +24,19 @@ class Answer(enum.StrEnum):
     """What a visitor reads; the value is the text shown."""
 
     WORKS = "works"
-    """Everything that was tested passed, and something was."""
     CATCH = "works with a catch"
-    """At least half of what was tested passed, and something did not or was refused."""
     REFUSED = "refused"
-    """Nothing passed, and what ran was refused as the contract says."""
     BROKEN = "broken"
-    """Less than half of what was tested passed."""
     UNTESTED = "not tested here"
-    """Nothing ran: NOT_RUN, NO_DATA, ERROR, or not in the lane's plan."""
+
+
+MEANING = {
+    Answer.WORKS: "Something was tested, and all of it passed.",
+    Answer.CATCH: "At least half of what was tested passed; the rest failed, or was refused as the contract says.",
+    Answer.REFUSED: "What ran was refused as the contract says; nothing else was tested.",
+    Answer.BROKEN: "Less than half of what was tested passed.",
+    Answer.UNTESTED: "Nothing ran: the host lacks something, the lane never reported, or it has no such cell.",
+}
 
 
 class CellChoice(Frozen):
@@ -66,9 +70,8 @@ class Headline(Frozen):
 
 
 class HeadlineGroup(Frozen):
-    """Headlines under one title."""
+    """Headlines that belong together."""
 
-    title: str
     headlines: tuple[Headline, ...]
 
 
@@ -119,7 +122,7 @@ def answer(matrix: Matrix, column: Column, cells: Sequence[Cell]) -> Answered:
 
 
 _CATCHES = (
-    ("broken", frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT})),
+    ("failing", frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT})),
     ("known issue", frozenset({Verdict.XFAIL})),
     ("known issue gone", frozenset({Verdict.XPASS})),
     ("refused", frozenset({Verdict.UNSUPPORTED})),

@@ -40,6 +40,13 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="merge records and write the report in every format", epilog=EPILOG)
     build.add_argument("records", nargs="+", metavar="RECORDS", help=what)
     build.add_argument("--into", required=True, type=Path, metavar="DIR", help="the folder to write; made if need be")
+    build.add_argument(
+        "--history",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="the records of one earlier run, for trends and comparison; give it once for each",
+    )
     diff = commands.add_parser("diff", help="what changed from one set of records to another", epilog=EPILOG)
     diff.add_argument("before", metavar="A", help=what)
     diff.add_argument("after", metavar="B", help=what)
@@ -48,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(options: argparse.Namespace) -> int:
     matrix = _matrix(options.records)
-    for path in reports.write_matrix(matrix, options.into).values():
+    history = [past for path in options.history for past in reports.past_of(_matrix([path]))]
+    for path in reports.write_matrix(matrix, options.into, history=history).values():
         print(path)
     return OK
 

@@ -148,6 +148,11 @@ class Slot:
     others: tuple[Record, ...] = ()
     disagree: bool = False
 
+    @property
+    def told(self) -> str:
+        """The verdicts of all its records, the one that counts first."""
+        return ", ".join([self.verdict.value, *(other.verdict.value for other in self.others)])
+
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -209,6 +214,12 @@ class Matrix:
         return by_suite
 
     @property
+    def disagreements(self) -> list[tuple[Cell, Column, Slot]]:
+        """The slots whose records differ in their verdict."""
+        found = ((cell, column, self.slot(cell, column)) for column in self.columns for cell in self.cells)
+        return [(cell, column, slot) for cell, column, slot in found if slot is not None and slot.disagree]
+
+    @property
     def partial(self) -> list[Column]:
         """The columns that come from a run that did not end as planned."""
         return [column for column in self.columns if column.partial]
@@ -251,6 +262,11 @@ class Tally:
     def broken(self) -> int:
         """FAIL, CRASH and TIMEOUT."""
         return self[Verdict.FAIL] + self[Verdict.CRASH] + self[Verdict.TIMEOUT]
+
+    @property
+    def unexpected(self) -> int:
+        """Those that make a run exit 1: FAIL, CRASH, TIMEOUT and XPASS."""
+        return self.broken + self[Verdict.XPASS]
 
     @property
     def percent(self) -> int | None:

@@ -34,8 +34,7 @@ def message(slot: Slot) -> str:
     if slot.record and slot.record.remedy:
         parts.append(f"remedy: {slot.record.remedy}")
     if slot.disagree:
-        verdicts = [slot.verdict.value, *(other.verdict.value for other in slot.others)]
-        parts.append(f"records disagree: {', '.join(verdicts)}")
+        parts.append(f"records disagree: {slot.told}")
     return "; ".join(parts)
 
 

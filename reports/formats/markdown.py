@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from conformance.verdicts import Verdict
 from reports.answers import Answer, answer, headline_groups
-from reports.matrix import Cell, Column, Matrix, Slot
+from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, groups
+from reports.matrix import Matrix
 from reports.times import instant, minute
 from reports.words import MEANING, plural
 
 LONGEST_LIST = 50
 """CI job summaries are limited in size (GitHub: 1 MiB), and nobody reads more."""
 LONGEST_REASON = 300
+SOME_CELLS = 3
+"""How many cells of a group are named."""
 
 SIGN = {
     Verdict.PASS: "✅",
@@ -34,15 +37,17 @@ ANSWER_SIGN = {
     Answer.BROKEN: "❌",
     Answer.UNTESTED: "⚪",
 }
-NEEDS_A_LOOK = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.FAIL, Verdict.XPASS, Verdict.ERROR)
 
 
 def render(matrix: Matrix) -> str:
     """The text of a Markdown file."""
     blocks = ["# Conformance report", *_warnings(matrix), _lanes(matrix)]
     if matrix.cells:
-        blocks += [_headlines(matrix), _attention(matrix), _known(matrix), _suites(matrix), _missing(matrix)]
-    blocks += [_legend(matrix), f"Built {minute(matrix.built)}."]
+        blocks += [_headlines(matrix), _attention(matrix)]
+        blocks.append(_listed("Known issues", groups(matrix, [Verdict.XFAIL]), repeat=False))
+        blocks.append(_suites(matrix))
+        blocks.append(_listed("Not tested, and why", groups(matrix, NOT_TESTED), repeat=False))
+    blocks += [_legend(), f"Built {minute(matrix.built)}."]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -77,6 +82,13 @@ def _warnings(matrix: Matrix) -> list[str]:
         lines.append("> **Nothing ran.** There is no record and no run header.")
     for column in matrix.partial:
         lines.append(f"> **Partial: {escape(column.label)}.** {escape(column.partial)}.")
+    if matrix.disagreements:
+        named = ", ".join(
+            f"{code(cell.id)} on {escape(column.label)} ({slot.told})"
+            for cell, column, slot in matrix.disagreements[:SOME_CELLS]
+        )
+        more = f" and {len(matrix.disagreements) - SOME_CELLS} more" if len(matrix.disagreements) > SOME_CELLS else ""
+        lines.append(f"> **Records disagree; the worst counts:** {named}{more}.")
     if matrix.problems:
         shown = "; ".join(escape(str(problem)) for problem in matrix.problems[:5])
         more = f"; and {len(matrix.problems) - 5} more" if len(matrix.problems) > 5 else ""
@@ -101,7 +113,7 @@ def _lanes(matrix: Matrix) -> str:
             [
                 f"**{escape(column.label)}**{partial}",
                 share,
-                str(tally.broken + tally[Verdict.XPASS]),
+                str(tally.unexpected),
                 str(tally[Verdict.XFAIL]),
                 str(tally.refused),
                 str(tally.untested),
@@ -122,37 +134,29 @@ def _headlines(matrix: Matrix) -> str:
             chosen = headline.chosen(matrix)
             answers = [answer(matrix, column, chosen) for column in matrix.columns]
             cells = [f"{ANSWER_SIGN[found.answer]} {found.answer.value}" for found in answers]
-            rows.append([f"{group.title}: {headline.title}", *cells])
+            rows.append([headline.title, *cells])
     return "## Can I use it?\n\n" + _table(["", *(escape(column.label) for column in matrix.columns)], rows)
 
 
-def _slots(matrix: Matrix, verdicts: Sequence[Verdict]) -> list[tuple[Cell, Column, Slot]]:
-    """The slots with one of the verdicts, by verdict in the given order."""
-    found = [
-        (cell, column, slot)
-        for column in matrix.columns
-        for cell in matrix.cells
-        if (slot := matrix.slot(cell, column)) is not None and (slot.verdict in verdicts)
-    ]
-    return sorted(found, key=lambda item: verdicts.index(item[2].verdict))
-
-
-def _listed(title: str, found: Sequence[tuple[Cell, Column, Slot]]) -> str:
+def _listed(title: str, found: Sequence[Group], *, repeat: bool) -> str:
     if not found:
         return ""
-    lines = [f"## {title} ({len(found):,})", ""]
-    for cell, column, slot in found[:LONGEST_LIST]:
-        verdict = f"{SIGN[slot.verdict]} {slot.verdict.value}"
-        disagree = " (records disagree)" if slot.disagree else ""
-        lines.append(
-            f"- {verdict}{disagree} {code(cell.id)} on {escape(column.label)}: {escape(slot.reason)}".rstrip(": ")
-        )
-        record = slot.record
-        if record and record.known_issue:
-            issue = record.known_issue
+    lines = [f"## {title}", ""]
+    for group in found[:LONGEST_LIST]:
+        name = f" {code(f'{group.suite}/{group.case}')}" if group.suite else ""
+        reason = f": {escape(group.reason)}" if group.reason else ""
+        lines.append(f"- {SIGN[group.verdict]} {escape(group.verdict.value)}{name}{reason}")
+        if group.remedy:
+            lines.append(f"  - remedy: {escape(group.remedy)}")
+        if group.known_issue:
+            issue = group.known_issue
             lines.append(f"  - known issue {escape(issue.id)}: {escape(issue.title)}, {_link(issue.reference)}")
-        if record and slot.verdict in NEEDS_A_LOOK:
-            lines.append(f"  - repeat: {code(record.repeat)}")
+        for place in group.places:
+            ids = ", ".join(code(cell.id) for cell in place.cells[:SOME_CELLS])
+            more = f" and {len(place.cells) - SOME_CELLS:,} more" if len(place.cells) > SOME_CELLS else ""
+            lines.append(f"  - {escape(place.column.label)}, {plural(len(place.cells), 'cell')}: {ids}{more}")
+        if repeat and group.record:
+            lines.append(f"  - repeat: {code(group.record.repeat)}")
     if len(found) > LONGEST_LIST:
         lines.append(f"- … and {len(found) - LONGEST_LIST:,} more in the HTML report")
     return "\n".join(lines)
@@ -163,12 +167,8 @@ def _link(reference: str) -> str:
 
 
 def _attention(matrix: Matrix) -> str:
-    found = _slots(matrix, NEEDS_A_LOOK)
-    return _listed("Needs a look", found) or "## Needs a look\n\nNothing."
-
-
-def _known(matrix: Matrix) -> str:
-    return _listed("Known issues", _slots(matrix, [Verdict.XFAIL]))
+    found = groups(matrix, NEEDS_A_LOOK)
+    return _listed("Needs a look", found, repeat=True) or "## Needs a look\n\nNothing."
 
 
 def _suites(matrix: Matrix) -> str:
@@ -184,24 +184,7 @@ def _suites(matrix: Matrix) -> str:
     return "## By suite\n\n" + _table(head, rows)
 
 
-def _missing(matrix: Matrix) -> str:
-    """Why cells were not run, each remedy once."""
-    groups: dict[tuple[str, str, str], int] = {}
-    for _, column, slot in _slots(matrix, [Verdict.NOT_RUN, Verdict.NO_DATA]):
-        remedy = slot.record.remedy or "" if slot.record else ""
-        what = (column.label, slot.reason, remedy)
-        groups[what] = groups.get(what, 0) + 1
-    if not groups:
-        return ""
-    lines = [
-        f"- {escape(label)}: {plural(count, 'cell')}: {escape(reason)}"
-        + (f" **Remedy:** {escape(remedy)}" if remedy else "")
-        for (label, reason, remedy), count in sorted(groups.items(), key=lambda item: -item[1])[:LONGEST_LIST]
-    ]
-    return "## Not tested, and why\n\n" + "\n".join(lines)
-
-
-def _legend(matrix: Matrix) -> str:
+def _legend() -> str:
     lines = [
         f"- {SIGN[verdict]} {verdict.value}: {meaning}".replace("_", "\\_") for verdict, meaning in MEANING.items()
     ]

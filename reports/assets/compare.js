@@ -1,0 +1,58 @@
+// Two columns side by side: what newly fails, newly passes, is new, is gone.
+
+const compareForm = document.querySelector(".view-compare form");
+const KINDS = ["newly failing", "no longer tested", "newly passing", "new", "gone", "changed otherwise"];
+
+// Everything that has verdicts: each column as it is, followed by its earlier runs, youngest first.
+const SIDES = COLUMNS.flatMap((column) => [
+  column,
+  ...column.past.map((run) => Object.assign({}, column, run, { slug: column.slug + "@" + run.started, label: column.label + ", " + run.started.slice(0, 10), partial: "" })).reverse(),
+]);
+
+function setUpCompare() {
+  for (const name of ["a", "b"]) compareForm.elements[name].append(...SIDES.map((side) => el("option", { value: side.slug }, side.label)));
+  compareForm.addEventListener("submit", (event) => event.preventDefault());
+  compareForm.addEventListener("input", showChanges);
+}
+
+function showCompare(query) {
+  // The first column against its last run before; where there is none, against the next column.
+  const [first, second] = SIDES;
+  const usual = second && first && second.lane === first.lane && first.past.length ? { a: second, b: first } : { a: first, b: second || first };
+  for (const name of ["a", "b"]) {
+    const wanted = SIDES.find((side) => side.slug === query.get(name)) || usual[name];
+    compareForm.elements[name].value = wanted ? wanted.slug : "";
+  }
+  showChanges();
+}
+
+// The same rules as `python -m reports diff`.
+function changeOf(before, after) {
+  if (before === after) return null;
+  if (before === ABSENT) return "new";
+  if (after === ABSENT) return "gone";
+  if (BAD.includes(after) && !BAD.includes(before)) return "newly failing";
+  if (after === "P") return "newly passing";
+  if (UNTESTED.includes(after) && !UNTESTED.includes(before)) return "no longer tested";
+  return "changed otherwise";
+}
+
+function showChanges() {
+  const [before, after] = ["a", "b"].map((name) => SIDES.find((side) => side.slug === compareForm.elements[name].value));
+  const place = document.querySelector(".view-compare .changes");
+  if (!before || !after) return;
+  replaceFragment("compare", { a: before.slug, b: after.slug });
+  const found = new Map(KINDS.map((kind) => [kind, []]));
+  for (const cell of CELLS) {
+    const kind = changeOf(before.verdicts[cell.number], after.verdicts[cell.number]);
+    if (kind) found.get(kind).push(cell);
+  }
+  const sections = [...found].filter(([, cells]) => cells.length).map(([kind, cells]) => el("section", {},
+    el("h2", {}, kind[0].toUpperCase() + kind.slice(1), el("span", { class: "quiet" }, plural(cells.length, "cell"))),
+    scrolling(kind, el("table", { class: "matrix" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Cell"), [before, after].map(columnHead))),
+      el("tbody", {}, cells.map((cell) => el("tr", {},
+        el("th", { scope: "row" }, el("a", { class: "mono", href: fragment("cell", { id: cell.id, at: COLUMNS[after.number].slug }) }, cell.id)),
+        [before, after].map((column) => el("td", {}, column.verdicts[cell.number] === ABSENT ? el("span", { class: "quiet" }, "absent") : chip(column.verdicts[cell.number]))))))))));
+  place.replaceChildren(...(sections.length ? sections : [el("p", {}, before === after ? "Choose two that differ." : "No verdict differs.")]));
+}

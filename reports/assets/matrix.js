@@ -1,0 +1,215 @@
+// The matrix: suites, cases and cells in rows, filtered, opened and closed.
+
+// With so few cells left, all of them are shown at once.
+const FEW = 40;
+// A case may have more cells than anyone reads; the rest is one click away.
+const MANY = 300;
+
+const matrix = {
+  form: document.querySelector(".view-matrix form"),
+  table: document.querySelector(".view-matrix table"),
+  found: document.querySelector(".view-matrix [role=status]"),
+  query: {},
+  open: new Set(),
+  shut: new Set(),
+  whole: new Set(),
+};
+
+function chip(letter, text) {
+  const { name } = VERDICTS.get(letter);
+  return el("span", { class: "v v-" + name }, icon(name), el("span", {}, text || name));
+}
+
+function setUpMatrix() {
+  const { form, table } = matrix;
+  const fill = (name, options) => form.elements[name].append(...options.map(([value, text]) => el("option", { value }, text)));
+  fill("suite", data.suites.map((suite) => [suite, suite]));
+  fill("feature", data.features.filter((_, number) => CELLS.some((cell) => cell.features.includes(number))).map(([name, title]) => [name, title]));
+  fill("rule", data.rules.map(([id]) => [id, id]));
+  fill("at", COLUMNS.map((column) => [column.slug, column.label]));
+  const used = new Set(COLUMNS.flatMap((column) => [...column.verdicts]));
+  form.querySelector(".toggles").append(
+    ...[...VERDICTS.values()].filter(({ letter }) => used.has(letter)).map(({ letter, name }) =>
+      el("label", {}, el("input", { type: "checkbox", name: "verdict", value: name }), chip(letter))),
+  );
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", () => {
+    matrix.query = formQuery();
+    showRows();
+  });
+  form.addEventListener("reset", () => setTimeout(() => {
+    matrix.query = {};
+    matrix.open.clear();
+    showRows();
+    form.elements.q.focus();
+  }));
+  table.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    const key = button.dataset.key;
+    if (button.classList.contains("open")) toggle(key, button.getAttribute("aria-expanded") !== "true");
+    else {
+      matrix.whole.add(key);
+      showRows();
+    }
+    focusRow(key);
+  });
+  table.addEventListener("keydown", onKey);
+}
+
+function formQuery() {
+  const values = new FormData(matrix.form);
+  const query = {};
+  for (const name of ["q", "suite", "feature", "rule", "at"]) query[name] = String(values.get(name) || "").trim();
+  query.verdict = values.getAll("verdict").join(",");
+  return query;
+}
+
+// Take the filters from the fragment and show what they leave.
+function showMatrix(query) {
+  const { form } = matrix;
+  matrix.query = Object.fromEntries(["q", "suite", "feature", "rule", "at", "verdict"].map((name) => [name, query.get(name) || ""]));
+  for (const name of ["q", "suite", "feature", "rule", "at"]) form.elements[name].value = matrix.query[name];
+  const verdicts = matrix.query.verdict.split(",");
+  for (const box of form.querySelectorAll("[name=verdict]")) box.checked = verdicts.includes(box.value);
+  matrix.open = new Set((query.get("open") || "").split(",").filter(Boolean));
+  matrix.shut.clear();
+  showRows();
+}
+
+// The cells that the query leaves, and the columns that it speaks of.
+function matching(query) {
+  const words = (query.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+  const suite = query.suite ? data.suites.indexOf(query.suite) : null;
+  const rule = query.rule ? data.rules.findIndex(([id]) => id === query.rule) : null;
+  const feature = query.feature ? data.features.findIndex(([name]) => name === query.feature) : null;
+  const named = (query.verdict || "").split(",").filter(Boolean);
+  const letters = [...VERDICTS.values()].filter(({ name }) => named.includes(name)).map(({ letter }) => letter);
+  const columns = COLUMNS.filter((column) => !query.at || column.slug === query.at);
+  const cells = CELLS.filter((cell) =>
+    (suite === null || cell.suite === suite) &&
+    (rule === null || cell.rules.includes(rule)) &&
+    (feature === null || cell.features.includes(feature)) &&
+    (!named.length || columns.some((column) => letters.includes(column.verdicts[cell.number]))) &&
+    words.every((word) => hayOf(cell).includes(word)));
+  return { cells, columns };
+}
+
+function showRows() {
+  const { query, table } = matrix;
+  const { cells, columns } = matching(query);
+  replaceFragment("matrix", Object.assign({}, query, { open: [...matrix.open].join(",") }));
+  const filtered = Object.values(query).some(Boolean);
+  matrix.auto = filtered && cells.length <= FEW;
+  matrix.found.textContent = filtered ? plural(cells.length, "cell") + " of " + CELLS.length.toLocaleString("en") : plural(cells.length, "cell");
+  table.tHead.replaceChildren(el("tr", {},
+    el("th", { scope: "col", class: "corner" }, el("span", { class: "quiet" }, "Suite, case, cell")),
+    columns.map(columnHead),
+  ));
+  const body = el("tbody", {});
+  for (const [suite, members] of groupBy(cells, (cell) => data.suites[cell.suite])) {
+    body.append(groupRow("suite", suite, suite, members, columns));
+    if (!isOpen(suite)) continue;
+    for (const [key, cases] of groupBy(members, (cell) => cell.key)) {
+      // A case without axes is its only cell.
+      if (cases.length === 1 && !cases[0].axes) {
+        body.append(cellRow(cases[0], cases[0].case, columns));
+        continue;
+      }
+      body.append(groupRow("case", key, cases[0].case, cases, columns));
+      if (!isOpen(key)) continue;
+      const shown = matrix.whole.has(key) ? cases : cases.slice(0, MANY);
+      for (const cell of shown) body.append(cellRow(cell, cell.axes.slice(1, -1).replace(/,/g, " ") || cell.case, columns));
+      if (shown.length < cases.length) {
+        body.append(el("tr", { class: "cell" }, el("th", { scope: "row" }, el("button", { type: "button", "data-key": key }, "show " + plural(cases.length - shown.length, "more cell")))));
+      }
+    }
+  }
+  if (!cells.length) body.append(el("tr", {}, el("td", { colspan: columns.length + 1 }, "No cell is left: clear a filter.")));
+  table.tBodies[0].replaceWith(body);
+}
+
+function columnHead(column) {
+  return el("th", { scope: "col" }, column.label, column.partial ? [" ", el("span", { class: "flag", title: column.partial }, "partial")] : null);
+}
+
+function groupBy(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (groups.has(key)) groups.get(key).push(item);
+    else groups.set(key, [item]);
+  }
+  return groups;
+}
+
+function isOpen(key) {
+  return matrix.auto ? !matrix.shut.has(key) : matrix.open.has(key);
+}
+
+function toggle(key, open) {
+  if (open) {
+    matrix.open.add(key);
+    matrix.shut.delete(key);
+  } else {
+    matrix.open.delete(key);
+    matrix.shut.add(key);
+  }
+  showRows();
+}
+
+function groupRow(kind, key, label, cells, columns) {
+  const open = isOpen(key);
+  return el("tr", { class: kind },
+    el("th", { scope: "row" },
+      el("button", { type: "button", class: "open", "aria-expanded": String(open), "data-key": key }, el("span", {}, label, " ", el("span", { class: "quiet" }, plural(cells.length, "cell"))))),
+    columns.map((column) => el("td", {}, tally(cells.map((cell) => column.verdicts[cell.number])))),
+  );
+}
+
+// `94 of 96` and, each with its shape, what is not a pass.
+function tally(letters) {
+  const counts = new Map();
+  for (const letter of letters) counts.set(letter, (counts.get(letter) || 0) + 1);
+  counts.delete(ABSENT);
+  if (!counts.size) return el("span", { class: "quiet" }, "not in its plan");
+  const chips = [...VERDICTS.keys()].filter((letter) => counts.has(letter)).map((letter) => chip(letter, counts.get(letter).toLocaleString("en") + " " + VERDICTS.get(letter).name));
+  return el("span", { class: "tally" }, chips);
+}
+
+function cellRow(cell, label, columns) {
+  return el("tr", { class: "cell" },
+    el("th", { scope: "row" }, el("a", { href: fragment("cell", { id: cell.id, at: matrix.query.at }), class: "mono" }, label)),
+    columns.map((column) => {
+      const letter = column.verdicts[cell.number];
+      if (letter === ABSENT) return el("td", {}, el("span", { class: "quiet", title: excludedOf(column, cell) }, excludedOf(column, cell) ? "left out" : "not in its plan"));
+      const { name } = VERDICTS.get(letter);
+      const disagree = column.disagree.has(cell.number);
+      return el("td", {}, el("a", {
+        class: "v v-" + name + (disagree ? " disagree" : ""),
+        href: fragment("cell", { id: cell.id, at: column.slug }),
+        title: (disagree ? "Records disagree. " : "") + reasonOf(column, cell),
+      }, icon(name), el("span", {}, name)));
+    }),
+  );
+}
+
+function focusRow(key) {
+  const button = [...matrix.table.querySelectorAll("button.open")].find((each) => each.dataset.key === key);
+  if (button) button.focus();
+}
+
+// Arrow keys walk the rows' first column; right opens and left closes.
+function onKey(event) {
+  const here = event.target.closest("tbody th button, tbody th a");
+  if (!here || event.ctrlKey || event.metaKey || event.altKey) return;
+  const stops = [...matrix.table.querySelectorAll("tbody th button, tbody th a")];
+  const at = stops.indexOf(here);
+  const opens = here.classList.contains("open");
+  if (event.key === "ArrowDown" && at + 1 < stops.length) stops[at + 1].focus();
+  else if (event.key === "ArrowUp" && at > 0) stops[at - 1].focus();
+  else if (event.key === "ArrowRight" && opens && here.getAttribute("aria-expanded") === "false") here.click();
+  else if (event.key === "ArrowLeft" && opens && here.getAttribute("aria-expanded") === "true") here.click();
+  else return;
+  event.preventDefault();
+}
