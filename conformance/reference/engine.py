@@ -1,0 +1,174 @@
+"""Starting DeepSpeed: from a model and a config to an engine that is what it should be."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from conformance.reference import process_group
+from conformance.reference.config import Config, load_config, refuse_unknown_keys
+from conformance.reference.errors import ModelError, TopologyError
+from conformance.reference.topology import Topology
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Initialized:
+    """A started DeepSpeed: what `deepspeed.initialize` returns, by name, and how it was started.
+
+    A context manager: leaving it calls `shutdown`.
+
+    Attributes:
+        engine: the DeepSpeedEngine (or PipelineEngine, DeepSpeedHybridEngine).
+        optimizer: the optimizer as DeepSpeed wrapped it, or None.
+        dataloader: a DeepSpeedDataLoader over training_data, or None.
+        scheduler: the learning rate scheduler, or None.
+        topology: this process's place in the job.
+        transport: what carries the collectives: `gloo`, `nccl` or `mpi`.
+        started: whether this call started torch.distributed, so that `shutdown` ends it.
+    """
+
+    engine: Any
+    optimizer: Any
+    dataloader: Any
+    scheduler: Any
+    topology: Topology
+    transport: str
+    started: bool
+
+    def shutdown(self) -> None:
+        """Destroy the engine, and end torch.distributed if this call started it. Safe to call twice."""
+        import torch.distributed
+
+        if torch.distributed.is_initialized():  # without it, destroy raises halfway
+            self.engine.destroy()
+        if self.started:
+            process_group.shutdown()
+
+    def __enter__(self) -> Initialized:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+def initialize(
+    model: torch.nn.Module,
+    config: Config,
+    *,
+    optimizer: Any = None,
+    model_parameters: Any = None,
+    lr_scheduler: Any = None,
+    training_data: Any = None,
+    collate_fn: Any = None,
+    mpu: Any = None,
+    transport: str = "auto",
+    topology: Topology | None = None,
+    timeout: datetime.timedelta | None = None,
+    strict: bool = True,
+) -> Initialized:
+    """Start DeepSpeed without an `args` object, on Linux and on Windows, or say why not.
+
+    The same script runs by itself, under torchrun, under the `deepspeed` launcher and under mpiexec (best as
+    `mpiexec -n 2 python -m mpi4py train.py`: then an error in one rank ends the others too, instead of leaving them
+    waiting):
+
+        import torch
+        from conformance.reference import initialize
+
+        model = torch.nn.Linear(8, 1)
+        config = {
+            "train_micro_batch_size_per_gpu": 4,
+            "optimizer": {"type": "AdamW", "params": {"lr": 0.05, "torch_adam": True}},
+            "zero_optimization": {"stage": 2},
+        }
+        with initialize(model, config) as training:
+            x = torch.randn(4, 8, device=training.engine.device)
+            for step in range(5):
+                loss = (training.engine(x) - x.sum(1, keepdim=True)).square().mean()
+                training.engine.backward(loss)
+                training.engine.step()
+                print(f"rank {training.topology.rank} step {step} loss {loss.item():.3f}")
+
+    (`torch_adam` takes PyTorch's AdamW; without it, DeepSpeed compiles its own, for which it needs a C++ compiler.)
+
+    Every rank must make the call. It finds this process's place (`find_topology`), chooses the transport
+    (`choose_transport`), starts torch.distributed through DeepSpeed (`start`; one that is already up is adopted), and
+    calls `deepspeed.initialize(model=…, config=…)`. Then it checks that the engine has the ranks and the device that
+    were planned. After an error, torch.distributed may be up; `shutdown` ends it.
+
+    Args:
+        model: the model, not wrapped.
+        config: a dict, which is left as it is; or the path of a JSON or Hjson file.
+        optimizer: an optimizer, or a callable that takes parameters and returns one; goes before the config's.
+        model_parameters: the parameters or parameter groups to train; the model's by default.
+        lr_scheduler: a scheduler, or a callable that takes the optimizer and returns one.
+        training_data: a torch Dataset, for `dataloader`.
+        collate_fn: merges samples of training_data to a batch.
+        mpu: a model parallelism unit, as `deepspeed.initialize` describes it.
+        transport: `auto`, `gloo`, `nccl` or `mpi`.
+        topology: this process's place, where the caller knows better; `Topology.alone()` trains alone on purpose.
+        timeout: how long a rank waits for the others; DeepSpeed's default is ten minutes.
+        strict: refuse top-level config keys that DeepSpeed does not know. False keeps them, and DeepSpeed ignores them.
+
+    Raises:
+        ModelError: model is not a torch.nn.Module.
+        ConfigError: the config cannot be read, or strict found an unknown key.
+        TopologyError, MpiError, TransportError: see `start`.
+        Exception: what DeepSpeed itself refuses, unchanged: DeepSpeedConfigError, pydantic's ValidationError,
+            AssertionError, ….
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(
+            "model",
+            f"a {type(model).__name__}",
+            "a torch.nn.Module",
+            "call initialize(model, config); there is no args object to pass",
+        )
+    # Whatever can be refused without the other ranks is refused before they meet, so that none is left waiting.
+    settings = load_config(config)
+    if strict:
+        refuse_unknown_keys(settings)
+    connection = process_group.start(topology=topology, transport=transport, timeout=timeout)
+
+    import deepspeed
+
+    engine, wrapped, dataloader, scheduler = deepspeed.initialize(
+        model=model,
+        config=settings,
+        optimizer=optimizer,
+        model_parameters=model_parameters,
+        lr_scheduler=lr_scheduler,
+        training_data=training_data,
+        collate_fn=collate_fn,
+        mpu=mpu,
+    )
+    _verify(engine, connection.topology)
+    return Initialized(
+        engine, wrapped, dataloader, scheduler, connection.topology, connection.transport, connection.started
+    )
+
+
+def _verify(engine: Any, topology: Topology) -> None:
+    """Check that the engine has the ranks and the device that were planned."""
+    import torch
+    from deepspeed.accelerator import get_accelerator
+
+    device = torch.device(get_accelerator().device_name(topology.local_rank))
+    found = (engine.global_rank, engine.world_size, engine.local_rank, engine.device)
+    planned = (topology.rank, topology.world_size, topology.local_rank, device)
+    if found != planned:
+        raise TopologyError(
+            "engine (rank, world size, local rank, device)",
+            str(found),
+            str(planned),
+            "report this with the versions of DeepSpeed and torch; training would not be what was asked for",
+        )
