@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ from typing import Any, Final
 
 from filelock import FileLock, Timeout
 from packaging.specifiers import SpecifierSet
+
+logging.getLogger("filelock").setLevel(logging.WARNING)  # Older versions of nox show what any library logs.
 
 STAMP: Final = "conformance-stamp.json"
 LAYER_PATH_FILE: Final = "stack_below.pth"
@@ -284,7 +287,7 @@ def ready(parent: Path, made_from: Recipe, run: Run, say: Callable[[str], None])
             if environment.stamped() != made_from.stamp():
                 _refuse_if_used(users, made_from.name)
                 _make(made_from, environment, run, say)
-            held.enter_context(FileLock(users / f"{made_from.name}.{os.getpid()}.lock"))
+            held.enter_context(_in_use(users / f"{made_from.name}.{os.getpid()}.lock"))
         yield environment
 
 
@@ -312,6 +315,15 @@ def _only_one(path: Path, waiting: str, say: Callable[[str], None]) -> Iterator[
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def _in_use(path: Path) -> Iterator[None]:
+    try:
+        with FileLock(path):
+            yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _refuse_if_used(users: Path, name: str) -> None:

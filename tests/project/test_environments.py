@@ -170,6 +170,7 @@ class TestMaking:
                 assert environment.stamped() == recipe.stamp()
         assert len(installer.commands) == 4, "two for the stack and two for the layer, and none the second time"
         assert len(said) == 2
+        assert list((tmp_path / ".users").iterdir()) == []
         small.lock_file.write_text("torch==2.13.0\nrich==15.0.0\n", encoding="utf-8")
         changed = environments.recipe(environments.read_stack(small.lock_file.parent, "small"), group="extra")
         with environments.ready(tmp_path, changed, installer, said.append):
