@@ -47,6 +47,8 @@ class Peer:
     secret: str
     heard: Callable[[Any], None]
     """Called with each message."""
+    left: Callable[[], None] = lambda: None
+    """Called when the other end has ended the connection."""
     channel: channel.Channel | None = None
     lost: bool = False
     """It was connected, and the connection has ended."""
@@ -188,13 +190,10 @@ class Hub:
             return
         try:
             peer.channel.read()
-        except EOFError:
-            self.drop(peer)
-            return
-        try:
             messages = peer.channel.messages()
-        except Exception:  # not a message of ours: the process has written into its own connection
+        except Exception:  # closed; or what came is no message, as the process has written into its own connection
             self.drop(peer)
+            peer.left()
             return
         for message in messages:
             peer.heard(message)

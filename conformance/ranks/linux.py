@@ -54,7 +54,7 @@ class LinuxStarter:
         self._ready = False
         self._stopped = False
         self._problem = ""
-        self._peer = Peer(channel.new_secret(), self._heard)
+        self._peer = Peer(channel.new_secret(), self._heard, self._lost)
         join = hub.expect(self._peer)
         own = {
             channel.JOIN_VARIABLE: join,
@@ -143,9 +143,7 @@ class LinuxStarter:
             self._keeper.wait()
         if self._keeper.returncode != 0:
             end_sessions(self._sessions)
-        for process in self._processes.values():
-            if not process.ended:
-                process.failure = "the process that starts ranks ended"
+        self._lost()
         self._processes.clear()
 
     def _new(self, log: Path) -> Process:
@@ -174,6 +172,11 @@ class LinuxStarter:
                 self._stopped = True
             case Hello():
                 pass
+
+    def _lost(self) -> None:
+        for process in self._processes.values():
+            if not process.ended:
+                process.failure = f"the process that starts ranks is lost: {self._last_words()}"
 
     def _last_words(self) -> str:
         code = self._keeper.poll()

@@ -37,7 +37,6 @@ def up(modules: Sequence[str]) -> None:
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    state = torch.random.get_rng_state()
     for name in _LAZY:
         if name.partition(".")[0] in sys.modules and importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
@@ -46,4 +45,3 @@ def up(modules: Sequence[str]) -> None:
         _ = deepspeed.ops.__compatible_ops__  # runs the compiler's probes
     rendezvous.look_often()
     torch.set_num_threads(1)
-    torch.random.set_rng_state(state)

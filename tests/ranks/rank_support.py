@@ -1,0 +1,47 @@
+"""What tests of ranks look at processes with."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+
+LIGHT_MODES = ["forked", "light"] if sys.platform == "linux" else ["light"]
+"""Modes in which a job that needs no torch starts at once."""
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def descendants() -> set[int]:
+    """The processes that this one has started, directly or not, but for those that serve pools."""
+    mine = psutil.Process().children(recursive=True)
+    return {process.pid for process in mine if not _serves(process)}
+
+
+def _serves(process: psutil.Process) -> bool:
+    try:
+        command = process.cmdline()
+        parent = process.parent()
+        parent_command = parent.cmdline() if parent is not None else []
+    except psutil.NoSuchProcess:
+        return True
+    # A forked rank has its keeper's command line, and its keeper for a parent.
+    return command[-1:] == ["keeper"] and parent_command[-1:] != ["keeper"]
+
+
+def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
+    """Whether `condition` comes to hold within `timeout` seconds."""
+    limit = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
