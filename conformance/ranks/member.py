@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from conformance.ranks import channel, posix
+from conformance.ranks import channel, posix, shared_memory_op
 from conformance.ranks.messages import Hello, Order, Raised, Ready, Returned
 from conformance.ranks.outcome import RankError
 from conformance.ranks.plain import not_plain
@@ -75,6 +75,8 @@ def run(order: Order, imported: Mapping[str, str]) -> Returned | Raised:
         if root not in sys.path:
             sys.path.insert(0, root)
     sys.argv = ["scenario"]
+    if order.environment.get("CONFORMANCE_SHM_COMM") != "1":
+        shared_memory_op.switch_off()
     with order.stacks.open("wb") as stacks:
         faulthandler.dump_traceback_later(order.deadline, file=stacks)
         faulthandler.enable()
