@@ -131,7 +131,11 @@ def _by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record]]:
     for record in records:
         key = column_key(record.lane, record.stack, record.integration, record.provenance)
         seen[key].setdefault(to_line(record), record)
-    return {key: sorted(unique.values(), key=lambda record: record.started) for key, unique in seen.items()}
+    # The line breaks ties, so that the order of the files decides nothing.
+    return {
+        key: [record for _, record in sorted(unique.items(), key=lambda item: (item[1].started, item[0]))]
+        for key, unique in seen.items()
+    }
 
 
 def _headers_by_column(

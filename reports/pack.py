@@ -34,8 +34,9 @@ LETTERS = {
 
 BUDGET = 2_300_000
 """Bytes that all details together may weigh in the page, so that 5 lanes of 1,000 cells stay below 3 MB."""
-LOG_LENGTHS = (16_000, 8_000, 4_000, 1_000)
-"""How much of each log the page keeps; the first for which the details are within the budget."""
+LEVELS = ((16_000, True), (16_000, False), (4_000, False), (1_000, False))
+"""How many characters of each log the page keeps, and whether it keeps the observations of passing cells; the first
+for which the details are within the budget."""
 
 
 def index(matrix: Matrix, history: Sequence[Past]) -> dict[str, Any]:
@@ -70,14 +71,13 @@ def index(matrix: Matrix, history: Sequence[Past]) -> dict[str, Any]:
 
 def details(matrix: Matrix) -> tuple[list[list[str]], str]:
     """The blocks by suite and column, and a sentence on what was left out to keep the page light."""
-    for log_length in LOG_LENGTHS:
-        for passing_observations in (True, False):
-            blocks = [
-                [_block(matrix, suite, column, log_length, passing_observations) for column in matrix.columns]
-                for suite in matrix.suites
-            ]
-            if sum(len(block) for row in blocks for block in row) <= BUDGET:
-                return blocks, _left_out(log_length, passing_observations)
+    for log_length, passing_observations in LEVELS:
+        blocks = [
+            [_block(matrix, suite, column, log_length, passing_observations) for column in matrix.columns]
+            for suite in matrix.suites
+        ]
+        if sum(len(block) for row in blocks for block in row) <= BUDGET:
+            break
     return blocks, _left_out(log_length, passing_observations)
 
 
@@ -85,7 +85,7 @@ def _left_out(log_length: int, passing_observations: bool) -> str:
     parts = []
     if not passing_observations:
         parts.append("observations of passing cells are left out")
-    if log_length < LOG_LENGTHS[0]:
+    if log_length < LEVELS[0][0]:
         parts.append(f"logs are cut to {log_length:,} characters")
     return f"To keep this page light, {' and '.join(parts)}; the record files hold all of it." if parts else ""
 

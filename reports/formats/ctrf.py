@@ -1,4 +1,4 @@
-"""CTRF JSON (https://ctrf.io), specification 1.0.0.
+"""CTRF JSON (https://ctrf.io), specification 0.0.0 (a working draft).
 
 CTRF knows passed, failed, skipped, pending and other; `rawStatus` always holds the verdict itself. So:
 
@@ -51,7 +51,7 @@ def render(matrix: Matrix) -> str:
     built = _milliseconds(matrix.built)
     document = {
         "reportFormat": "CTRF",
-        "specVersion": "1.0.0",
+        "specVersion": "0.0.0",
         "timestamp": matrix.built.isoformat(timespec="seconds"),
         "generatedBy": "reports",
         "results": {

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import random
 
-from conformance.verdicts import Verdict
-from reports.merge import merge
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.records import Record, to_line
+from conformance.verdicts import UNEXPECTED, Verdict
+from reports.merge import merge, parse_cell_id
 from tests.reports import factory
 
 CELL = "zero/train[stage=2,dtype=bf16]"
@@ -107,3 +113,94 @@ def test_a_header_alone_makes_a_column_that_ran_nothing() -> None:
     assert matrix.tally(column).percent is None
     assert matrix.tally(column)[Verdict.NO_DATA] == 1
     assert "has not finished" in column.partial
+
+
+def test_a_cell_that_a_lane_leaves_out_has_its_reason_and_no_slot() -> None:
+    headers = [factory.header([CELL], excluded={OTHER: "no GPU there"})]
+    matrix = merge([factory.record(CELL)], headers, expected={"linux_gloo": [CELL, OTHER]})
+    (column,) = matrix.columns
+    assert matrix.slot(matrix.cells[1], column) is None
+    assert matrix.excluded[OTHER, column.key] == "no GPU there"
+
+
+def test_a_header_without_provenance_meets_the_records_of_its_run() -> None:
+    matrix = merge([factory.record(CELL)], [factory.header([CELL, OTHER], provenance=None)])
+    (column,) = matrix.columns
+    assert matrix.tally(column)[Verdict.NO_DATA] == 1
+
+
+def test_runs_of_one_column_with_other_versions_are_pointed_out() -> None:
+    other = factory.provenance("run-2", packages=factory.PACKAGES | {"torch": "2.12.0+cpu"})
+    matrix = merge([factory.record(CELL), factory.record(OTHER, provenance=other)])
+    assert matrix.columns[0].mixed_versions == {"torch": ("2.13.0+cpu", "2.12.0+cpu")}
+
+
+def test_lanes_that_differ_in_the_commit_alone_are_labelled_with_it() -> None:
+    matrix = merge([factory.record(), factory.record(provenance=factory.provenance(git_commit="0" * 40))])
+    assert [column.label for column in matrix.columns] == ["linux_gloo · @0000000", "linux_gloo · @5f3c9f0"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "parts"),
+    [
+        ("zero/train[stage=2,dtype=bf16]", ("zero", "train", {"stage": 2, "dtype": "bf16"})),
+        ("zero/train[clip=false,rate=0.5]", ("zero", "train", {"clip": False, "rate": 0.5})),
+        ("initialize/args_omitted", ("initialize", "args_omitted", {})),
+        ("what is this", ("other", "what is this", {})),
+    ],
+)
+def test_a_cell_known_by_its_id_alone_has_its_parts(cell: str, parts: tuple[str, str, dict[str, object]]) -> None:
+    found = parse_cell_id(cell)
+    assert (found.suite, found.case, found.axes) == parts
+    assert [type(value) for value in found.axes.values()] == [type(value) for value in parts[2].values()]
+
+
+RECORDS = st.builds(
+    factory.record,
+    st.sampled_from([CELL, OTHER, "launch/env"]),
+    st.sampled_from(Verdict),
+    lane=st.sampled_from(["linux_gloo", "windows_mpi"]),
+    started=st.sampled_from(["2026-03-01T02:00:00Z", "2026-03-02T02:00:00Z", "long ago"]),
+    reason=st.text(max_size=8),
+)
+
+
+@given(st.lists(RECORDS, max_size=12), st.randoms())
+def test_no_record_is_lost_and_their_order_does_not_matter(records: list[Record], chance: random.Random) -> None:
+    matrix = merge(records, now=factory.STARTED)
+    kept = [
+        record
+        for slot in matrix.slots.values()
+        for record in ([slot.record] if slot.record else []) + list(slot.others)
+    ]
+    assert sorted(map(to_line, kept)) == sorted({to_line(record) for record in records})
+    shuffled = list(records)
+    chance.shuffle(shuffled)
+    again = merge(shuffled, now=factory.STARTED)
+    assert again.columns == matrix.columns
+    assert {cell.id for cell in again.cells} == {cell.id for cell in matrix.cells}
+    assert again.slots == matrix.slots
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=12))
+def test_a_pass_never_hides_a_worse_record(records: list[Record]) -> None:
+    matrix = merge(records)
+    for record in records:
+        column = next(column for column in matrix.columns if column.key.lane == record.lane)
+        slot = matrix.slots[record.cell, column.key]
+        if record.verdict in UNEXPECTED:
+            assert slot.verdict in UNEXPECTED
+        if slot.verdict is Verdict.PASS:
+            assert record.verdict in (Verdict.PASS, Verdict.NOT_RUN, Verdict.NO_DATA)
+
+
+@given(st.lists(RECORDS, max_size=12))
+def test_a_share_of_100_means_all(records: list[Record]) -> None:
+    matrix = merge(records)
+    for column in matrix.columns:
+        tally = matrix.tally(column)
+        assert tally.total == len(matrix.column_slots(column))
+        if tally.percent == 100:
+            assert tally.tested == tally[Verdict.PASS] > 0
+        if tally[Verdict.PASS] == 0:
+            assert not tally.percent

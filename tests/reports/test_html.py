@@ -1,0 +1,206 @@
+"""The page without its script: what it says, what it weighs, and what it cannot do."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import random
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from conformance.records import KnownIssueText, Record, RuleText
+from conformance.verdicts import Verdict
+from reports import pack
+from reports.formats import html
+from reports.matrix import Problem
+from reports.merge import merge
+from tests.reports import factory
+
+NASTY = "</script><script>window.pwned = 1</script><!-- <img src=x onerror=alert(1)> \u2028 {{ 7 * 7 }}"
+
+
+class Page(HTMLParser):
+    """A page as a browser without JavaScript sees it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.words = ""
+        self.scripts: dict[str, str] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._inside: str | None = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        if tag in ("script", "style"):
+            self._inside = str(attributes.get("id") or tag)
+            self.scripts[self._inside] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is None:
+            self.words += data
+        else:
+            self.scripts[self._inside] += data
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return html.render(merge(factory.lanes(), factory.headers()))
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def opened(page: Page, suite: int, column: int) -> dict[str, object]:
+    block = page.scripts[f"d-{suite}-{column}"]
+    found: dict[str, object] = json.loads(gzip.decompress(base64.b64decode(block)))
+    return found
+
+
+def test_without_its_script_it_answers_what_works_where(page: Page) -> None:
+    words = " ".join(page.words.split())
+    for expected in (
+        "What works where",
+        "Train with ZeRO 3",
+        "works with a catch",
+        "fp16 refused",
+        "not tested here",
+        "98 %",
+        "81 of 82 pass",
+        "Wine 8.0",
+        "deepspeed 0.19.8",
+        "Partial: windows_mpi · Wine.",
+        "rank 1 died: SIGSEGV",
+        "Remedy: run the NVMe cells on a Linux lane.",
+        "96 cells",
+        "8 FAIL",
+        "Leaving out args is the same as args=None.",
+        "The harness itself failed",
+    ):
+        assert expected in words
+
+
+def test_it_needs_no_network(page: Page, text: str) -> None:
+    for tag, attributes in page.tags:
+        assert tag not in ("iframe", "object", "embed", "img", "base")
+        for name in ("src", "srcset", "data", "action", "poster"):
+            assert name not in attributes
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+        if tag == "use":
+            assert str(attributes["href"]).startswith("#")
+        assert not [name for name in attributes if name.startswith("on")]
+    style = page.scripts["style"]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "http:" not in page.scripts["script"].replace("http://www.w3.org/2000/svg", "")
+
+
+def test_its_policy_allows_its_own_script_alone(page: Page) -> None:
+    (policy,) = [a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    digest = base64.b64encode(hashlib.sha256(page.scripts["script"].encode("utf-8")).digest()).decode("ascii")
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+
+
+def test_text_from_records_never_becomes_markup() -> None:
+    record = factory.record(
+        verdict=Verdict.XFAIL,
+        **dict.fromkeys(("title", "reason", "log", "stacks", "repeat", "stack", "integration", "remedy"), NASTY),
+        suite="zero" + NASTY,
+        rules=(RuleText(id="R" + NASTY, text=NASTY, source="javascript:alert(1)"),),
+        known_issue=KnownIssueText(id=NASTY, title=NASTY, reference="javascript:alert(1)", explanation=NASTY),
+        observations={NASTY: NASTY},
+        numbers={NASTY: 1.0},
+        provenance=factory.provenance(NASTY, packages={NASTY: NASTY}, ci_url="javascript:alert(1)"),
+    )
+    matrix = merge([record], [factory.header([NASTY], note=NASTY)], problems=[Problem(NASTY, NASTY)])
+    page = Page(html.render(matrix))
+    assert sorted({tag for tag, _ in page.tags} & {"script", "img"}) == ["script"]
+    assert set(page.scripts) == {"style", "data", "d-1-0", "script"}
+    assert not [a for _, a in page.tags if str(a.get("href")).startswith("javascript")]
+    assert NASTY in page.words
+    assert json.loads(page.scripts["data"])["titles"][1] == NASTY
+    assert opened(page, 1, 0)["cells"]["1"][0]["log"] == NASTY  # type: ignore[index]
+
+
+def test_each_record_has_its_details(page: Page) -> None:
+    index = json.loads(page.scripts["data"])
+    letters = {name: letter for letter, name, _ in index["verdicts"]}
+    shown = {}
+    for cell, (id, suite, *_) in enumerate(index["cells"]):
+        for number, column in enumerate(index["columns"]):
+            letter = column["verdicts"][cell]
+            if letter in (letters["NO_DATA"], "."):
+                continue
+            shown[column["lane"], id] = opened(page, suite, number)["cells"][str(cell)][0]["repeat"]  # type: ignore[index]
+    assert shown == {(record.lane, record.cell): record.repeat for record in factory.lanes()}
+
+
+def test_the_letters_are_those_of_the_verdicts() -> None:
+    assert set(pack.LETTERS) == set(Verdict)
+    assert len(set(pack.LETTERS.values())) == len(pack.LETTERS)
+
+
+def test_numbers_are_shown_against_their_tolerance() -> None:
+    numbers = {"loss": float("nan"), "loss_tolerance": 1e-6, "time": 2.0, "odd_tolerance": 1.0}
+    page = Page(html.render(merge([factory.record(numbers=numbers)])))
+    found = opened(page, 0, 0)["cells"]["0"][0]["numbers"]  # type: ignore[index]
+    assert found == [["loss", "nan", 1e-06], ["time", 2.0, None], ["odd_tolerance", 1.0, None]]
+
+
+def test_the_same_matrix_makes_the_same_page() -> None:
+    once, again = (html.render(merge(factory.lane(), now=factory.STARTED)) for _ in range(2))
+    assert once == again
+
+
+def test_nothing_to_report_is_said() -> None:
+    assert "Nothing ran." in Page(html.render(merge([]))).words
+    words = Page(html.render(merge([], [factory.header(["zero/train[stage=1]"])]))).words
+    assert "nothing ran" in words
+    assert "% of" not in words[: words.index("How to read this")]
+
+
+def heavy() -> list[Record]:
+    """Five lanes of a thousand cells, one in ten failing with a long log that compresses badly."""
+    chance = random.Random(1)
+    records = []
+    for number, record in enumerate(factory.lanes(1000)):
+        weights = {
+            f"{layer}.weight": f"float32 array of shape (64, 64), sha256 {chance.getrandbits(48):012x}"
+            for layer in range(30)
+        }
+        changes = {"observations": record.observations | {"weights": weights}}
+        if number % 10 == 0:
+            log = "\n".join(f"{chance.getrandbits(128):032x} step {step}" for step in range(380))
+            changes |= {"verdict": Verdict.FAIL, "reason": f"loss {chance.random()}", "log": log}
+        records.append(record.model_copy(update=changes))
+    return records
+
+
+def test_five_lanes_of_a_thousand_cells_weigh_less_than_3_mb() -> None:
+    matrix = merge(heavy(), factory.headers(1000))
+    text = html.render(matrix)
+    assert len(text.encode("utf-8")) <= 3_000_000
+    assert re.search(r"To keep this page light, [^<]+; the record files hold all of it\.", text)
+
+
+def test_a_long_text_keeps_its_ends() -> None:
+    assert pack.cut("short", 10) == "short"
+    cut = pack.cut("a" * 50 + "b" * 50, 20)
+    assert cut.startswith("a" * 10 + "\n")
+    assert cut.endswith("\n" + "b" * 10)
+    assert "80 characters cut" in cut
