@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import inspect
 import os
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from pathlib import Path
@@ -130,7 +131,8 @@ def known_keys(config: Mapping[str, Any]) -> set[str]:
     watched = _Watched({key: value for key, value in copy.deepcopy(dict(config)).items() if key not in batch})
     watched[TRAIN_MICRO_BATCH_SIZE_PER_GPU] = 1
     DeepSpeedConfig(watched)
-    constants = {constant for constant in deepspeed.initialize.__code__.co_consts if isinstance(constant, str)}
+    code = inspect.unwrap(deepspeed.initialize).__code__
+    constants = {constant for constant in code.co_consts if isinstance(constant, str)}
     return watched.asked | batch | constants
 
 

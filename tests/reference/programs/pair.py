@@ -1,16 +1,17 @@
-"""Two ranks: a step at each ZeRO stage, starting again in between. Each prints one JSON object."""
+"""Two ranks: over each transport named, a step at each ZeRO stage, and starting again in between. Each prints JSON."""
 
 import json
 import sys
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from conformance.reference import initialize, shutdown, start
 
-results: dict[str, object] = {"stages": {}}
-transport = sys.argv[1]
-for stage in range(4):
+
+def train(stage: int, transport: str) -> dict[str, Any]:
+    """One step; how it was started, and what came of it."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     config = {
@@ -21,22 +22,35 @@ for stage in range(4):
         "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
     }
     with initialize(model, config, transport=transport) as training:
-        x = torch.arange(16.0).reshape(4, 4)[2 * training.topology.rank :][:2] / 16
+        place = training.topology
+        x = torch.arange(16.0).reshape(4, 4)[2 * place.rank :][:2] / 16
         loss = (training.engine(x) - 1).square().mean()
         training.engine.backward(loss)
         training.engine.step()
         with torch.no_grad():
             after = training.engine(torch.ones(1, 4)).item()
-        results["stages"][stage] = [training.engine.zero_optimization_stage(), loss.item(), after]  # type: ignore[index]
-        place = training.topology
-        results["topology"] = [place.rank, place.world_size, place.local_rank, place.local_size, place.launcher]
-        results["backend"] = [training.transport, dist.get_backend()]
-for _ in range(5):  # quickly one after the other: no rank may meet the leavings of the start before
-    start(transport=transport)
-    value = torch.ones(1)
-    dist.all_reduce(value)
-    assert value.item() == 2
-    shutdown()
-results["up"] = dist.is_initialized()
+        return {
+            "topology": [place.rank, place.world_size, place.local_rank, place.local_size, place.launcher],
+            "transport": [training.transport, dist.get_backend()],
+            "stage": training.engine.zero_optimization_stage(),
+            "loss": loss.item(),
+            "after": after,
+        }
+
+
+def start_often(transport: str) -> None:
+    """Quickly one after the other: no rank may meet the leavings of the start before."""
+    for _ in range(5):
+        start(transport=transport)
+        value = torch.ones(1)
+        dist.all_reduce(value)
+        assert value.item() == 2
+        shutdown()
+
+
+steps = []
+for transport in sys.argv[1:]:
+    steps += [train(stage, transport) for stage in range(4)]
+    start_often(transport)
 # One write: lines of two ranks share a pipe.
-sys.stdout.write("RESULTS " + json.dumps(results) + "\n")
+sys.stdout.write("RESULTS " + json.dumps({"steps": steps, "up": dist.is_initialized()}) + "\n")
