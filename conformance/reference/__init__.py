@@ -15,12 +15,13 @@ from conformance.reference.engine import Initialized, initialize
 from conformance.reference.errors import ConfigError, ModelError, MpiError, StartError, TopologyError, TransportError
 from conformance.reference.process_group import Connection, shutdown, start
 from conformance.reference.topology import Topology, find_topology
-from conformance.reference.transport import TRANSPORTS, choose_transport
+from conformance.reference.transport import TRANSPORTS, Ground, choose_transport
 
 __all__ = [
     "TRANSPORTS",
     "ConfigError",
     "Connection",
+    "Ground",
     "Initialized",
     "ModelError",
     "MpiError",

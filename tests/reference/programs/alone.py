@@ -11,6 +11,7 @@ from typing import Any
 import deepspeed
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from conformance.reference import StartError, Topology, initialize, shutdown, start
 
@@ -87,14 +88,14 @@ with initialize(model(), config) as training:
 results["config untouched"] = config == CONFIG
 
 # A group that is already up is adopted, and left up.
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
 with initialize(model(), CONFIG) as training:
     results["adopted"] = [training.started, training.topology.launcher, training.transport, train(training)]
 results["up after adopting"] = dist.is_initialized()
 results["against the adopted"] = refusal(lambda: start(topology=Topology(1, 2, 1, 2, "127.0.0.1", 1, "env")))
 # Ended behind our back, another one in its place: adopted anew.
 dist.destroy_process_group()
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
 results["adopted anew"] = start().started
 dist.destroy_process_group()
 results["started after that"] = start().started
