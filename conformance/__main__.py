@@ -26,7 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] != "run":
         print(f"error: found {words[0]!r}, expected 'run'\n{USAGE}", file=sys.stderr)
         return int(ExitCode.USAGE)
-    code = int(pytest.main([f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}", "-p", "no:cacheprovider", *words[1:]]))
+    # The plugin is named here although conftest.py does too: an option's value that is an existing folder would otherwise be
+    # taken for the tests' folder, and the conftest.py that knows the option would not be found.
+    fixed = [f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}", "-p", "conformance.plugin", "-p", "no:cacheprovider"]
+    code = int(pytest.main([*fixed, *words[1:]]))
     return int(ExitCode.USAGE) if code == pytest.ExitCode.USAGE_ERROR else code
 
 

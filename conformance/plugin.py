@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--resume", action="store_true", help="keep the records in the report folder and run only what they lack")
     add("--list", action="store_true", dest="list_cells", help="print every selected cell id and run none")
     add("--report-folder", metavar="DIR", help="where records and reports go (default: results/LANE)")
+    add("--export-checkpoints", metavar="DIR", help="leave checkpoints for other lanes in DIR/LANE")
+    add("--import-checkpoints", metavar="DIR", help="load the checkpoints that other lanes have left in DIR")
     add("--matrices", metavar="DIR", help="read lanes, suites, rules, stacks and known issues from here")
     add("--host-class", metavar="NAME", help="what you call this kind of host, for the records")
 

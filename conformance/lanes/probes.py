@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import psutil
 
+from conformance.lanes import bundles
 from conformance.lanes.cuda import cuda_facts, cuda_of_torch
 from conformance.records import GpuInfo
 from conformance.verdicts import NotRun
@@ -132,4 +133,6 @@ PROBES: dict[str, Probe] = {
     "command": _command,
     "compiler": _compiler,
     "memory": _memory,
+    "export": bundles.probe_export,
+    "import": bundles.probe_import,
 }

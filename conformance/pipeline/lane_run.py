@@ -17,7 +17,7 @@ import pytest
 from conformance import integrations, provenance
 from conformance.case import plan_of
 from conformance.cells import Cell
-from conformance.lanes import probes
+from conformance.lanes import bundles, probes
 from conformance.lanes.device_slice import device_slice
 from conformance.matrix import MATRICES, Matrix, MatrixError, load_matrix
 from conformance.matrix.lane import Lane
@@ -90,6 +90,7 @@ class LaneRun:
         )
         given = getattr(config, "workerinput", {})
         _own_devices(config, lane_value)
+        bundles.announce(config.getoption("export_checkpoints"), config.getoption("import_checkpoints"), lane)
         circumstances = Circumstances(
             matrix=matrix,
             lane=lane_value,

@@ -150,7 +150,11 @@ def _attempt(
     outcomes: list[Outcome] = []
     try:
         steps: list[list[Observation]] = []
-        for number, step in enumerate(plan(cell.axes)):
+        try:
+            planned = plan(cell.axes)
+        except NotRun as lack:
+            return _Run(Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy))
+        for number, step in enumerate(planned):
             job = _job(cell, step, number, integration, circumstances, folder)
             outcome = pool.run(job, fresh=fresh)
             outcomes.append(outcome)
