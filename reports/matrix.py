@@ -95,8 +95,8 @@ class Column:
 
     @property
     def headless(self) -> bool:
-        """Whether some run has no header, so that nobody can tell what it left out."""
-        return any(run.planned is None for run in self.runs)
+        """Whether no run has a header, so that nobody can tell what the column left out."""
+        return all(run.planned is None for run in self.runs)
 
     @property
     def latest(self) -> Run:

@@ -2,8 +2,8 @@
 
 // With so few cells left, all of them are shown at once.
 const FEW = 40;
-// A case may have more cells than anyone reads; the rest is one click away.
-const MANY = 300;
+// Nobody reads more rows of cells at once, and each keystroke draws them anew; the rest is one click away.
+const MANY = 80;
 
 const matrix = {
   form: document.querySelector(".view-matrix form"),
@@ -107,6 +107,7 @@ function showRows() {
     columns.map(columnHead),
   ));
   const body = el("tbody", {});
+  let room = MANY;
   for (const [suite, members] of groupBy(cells, (cell) => data.suites[cell.suite])) {
     body.append(groupRow("suite", suite, suite, members, columns));
     if (!isOpen(suite)) continue;
@@ -118,10 +119,11 @@ function showRows() {
       }
       body.append(groupRow("case", key, cases[0].case, cases, columns));
       if (!isOpen(key)) continue;
-      const shown = matrix.whole.has(key) ? cases : cases.slice(0, MANY);
+      const shown = matrix.whole.has(key) ? cases : cases.slice(0, room);
+      room = Math.max(0, room - shown.length);
       for (const cell of shown) body.append(cellRow(cell, cell.axes.slice(1, -1).replace(/,/g, " ") || cell.case, columns));
       if (shown.length < cases.length) {
-        body.append(el("tr", { class: "cell" }, el("th", { scope: "row" }, el("button", { type: "button", "data-key": key }, "show " + plural(cases.length - shown.length, "more cell")))));
+        body.append(el("tr", { class: "cell" }, el("th", { scope: "row" }, el("button", { type: "button", "data-key": key }, "show " + plural(cases.length - shown.length, shown.length ? "more cell" : "cell")))));
       }
     }
   }
