@@ -1,6 +1,7 @@
 """The header of a run: what it set out to do, so that a report can tell what is missing.
 
-The pipeline writes `run.json` beside `records.jsonl` before the first cell, and again when the run ends.
+The pipeline writes `run.json` beside `records.jsonl` before the first cell, and again when the run ends; where one run
+drives several integrations, it writes `run.<integration>.json` for each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from conformance.records import Frozen, Provenance
 
 SCHEMA_VERSION: Final = 1
 FILE_NAME = "run.json"
+FILE_PATTERNS = ("run.json", "run.*.json")
 
 
 class RunHeader(Frozen):

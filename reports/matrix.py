@@ -249,6 +249,11 @@ class Tally:
         return sum(self[verdict] for verdict in UNTESTED)
 
     @property
+    def ran(self) -> int:
+        """Those that say something."""
+        return self.total - self.untested
+
+    @property
     def refused(self) -> int:
         """Those that the contract says to refuse, and that were."""
         return self[Verdict.UNSUPPORTED]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from conformance.records import Provenance, Record, RuleText, to_line
 from conformance.run_header import RunHeader
@@ -162,7 +162,8 @@ def _column(key: ColumnKey, label: str, records: Sequence[Record], headers: Sequ
     for record in records:
         by_run[record.provenance.run].append(record)
     header_of = {header.run: header for header in headers}
-    runs = [_run(id, by_run.get(id, []), header_of.get(id)) for id in {**by_run, **header_of}]
+    reported = {record.cell for record in records}
+    runs = [_run(id, by_run.get(id, []), header_of.get(id), reported) for id in {**by_run, **header_of}]
     first = records[0] if records else None
     said = next((header for header in headers if header.launcher), None)
     return Column(
@@ -174,12 +175,12 @@ def _column(key: ColumnKey, label: str, records: Sequence[Record], headers: Sequ
     )
 
 
-def _run(id: str, records: Sequence[Record], header: RunHeader | None) -> Run:
+def _run(id: str, records: Sequence[Record], header: RunHeader | None, reported: Set[str]) -> Run:
     provenance = records[-1].provenance if records else header.provenance if header else None
-    cells = {record.cell for record in records}
     partial = ""
     if header is not None and header.partial:
-        done = len(cells.intersection(header.planned))
+        # A resumed run plans anew what earlier runs have reported, so the whole column counts.
+        done = len(reported & set(header.planned))
         state = "was interrupted" if header.interrupted else "has not finished"
         partial = f"run {id} {state}: {done} of {len(header.planned)} cells reported"
         partial += f" ({header.note})" if header.note else ""
@@ -188,7 +189,7 @@ def _run(id: str, records: Sequence[Record], header: RunHeader | None) -> Run:
         started=header.started if header else records[0].started,
         finished=header.finished if header else None,
         planned=len(header.planned) if header else None,
-        reported=len(cells),
+        reported=len({record.cell for record in records}),
         partial=partial,
         host=provenance.host if provenance else None,
         python=provenance.python if provenance else "",

@@ -11,7 +11,7 @@ import pydantic
 import pydantic_core
 
 from conformance.records import SCHEMA_VERSION, Record
-from conformance.run_header import FILE_NAME, RunHeader, RunHeaderError, read_header
+from conformance.run_header import FILE_PATTERNS, RunHeader, RunHeaderError, read_header
 from reports.matrix import Problem
 
 PROBLEMS_A_FILE = 5
@@ -34,7 +34,7 @@ class Sources:
 def read_sources(paths: Iterable[Path | str]) -> Sources:
     """Records and headers of files, of folders (searched in depth) and of globs.
 
-    Of a folder, every `*.jsonl` file and every `run.json` is read; beside a record file given by name, its `run.json`.
+    Of a folder, every `*.jsonl` file and every run header is read; beside a record file given by name, its headers.
 
     Raises:
         SourceError: a path does not exist, a glob matches nothing, or a folder holds no record file.
@@ -44,7 +44,7 @@ def read_sources(paths: Iterable[Path | str]) -> Sources:
     headers: list[RunHeader] = []
     problems: list[Problem] = []
     for file in files:
-        if file.name == FILE_NAME:
+        if _is_header(file):
             try:
                 headers.append(read_header(file))
             except RunHeaderError as error:
@@ -90,13 +90,14 @@ def _files_of(path: str) -> Sequence[Path]:
     """The files that a user means by a path; an existing path wins over reading it as a glob."""
     given = Path(path)
     if given.is_dir():
-        found = sorted([*given.rglob("*.jsonl"), *given.rglob(FILE_NAME)])
+        found = sorted(file for pattern in ("*.jsonl", *FILE_PATTERNS) for file in given.rglob(pattern))
         if not found:
             raise SourceError(f"{path}: no *.jsonl record file in this folder; give the folder that a run wrote")
         return found
     if given.is_file():
-        beside = given.with_name(FILE_NAME)
-        return [given, beside] if given.name != FILE_NAME and beside.is_file() else [given]
+        if _is_header(given):
+            return [given]
+        return [given, *sorted(file for pattern in FILE_PATTERNS for file in given.parent.glob(pattern))]
     if glob.has_magic(path):
         # cmd.exe and PowerShell hand globs over as they are.
         matched = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute pattern)
@@ -104,6 +105,10 @@ def _files_of(path: str) -> Sequence[Path]:
             raise SourceError(f"{path}: no file or folder matches this pattern")
         return [file for match in matched for file in _files_of(match)]
     raise SourceError(f"{path}: no such file or folder")
+
+
+def _is_header(file: Path) -> bool:
+    return any(file.match(pattern) for pattern in FILE_PATTERNS)
 
 
 def _what_is_wrong(line: bytes, error: pydantic.ValidationError) -> str:

@@ -58,6 +58,7 @@ def render(matrix: Matrix, history: Sequence[Past] = ()) -> str:
             matrix=matrix,
             by_rule=by_rule,
             trends={column.key: trend(matrix.tally(column), of_column(column, history)) for column in matrix.columns},
+            ran_something=any(matrix.tally(column).ran for column in matrix.columns),
             look=groups(matrix, NEEDS_A_LOOK),
             known=groups(matrix, [Verdict.XFAIL]),
             missing=groups(matrix, NOT_TESTED),

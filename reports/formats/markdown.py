@@ -168,7 +168,9 @@ def _link(reference: str) -> str:
 
 def _attention(matrix: Matrix) -> str:
     found = groups(matrix, NEEDS_A_LOOK)
-    return _listed("Needs a look", found, repeat=True) or "## Needs a look\n\nNothing."
+    ran = any(matrix.tally(column).ran for column in matrix.columns)
+    nothing = "Nothing: what ran came out as it should." if ran else "Nothing ran."
+    return _listed("Needs a look", found, repeat=True) or f"## Needs a look\n\n{nothing}"
 
 
 def _suites(matrix: Matrix) -> str:

@@ -87,6 +87,14 @@ def test_planned_cells_that_were_never_reported_are_no_data() -> None:
     assert "stopped from the keyboard" in column.partial
 
 
+def test_a_resumed_run_counts_what_earlier_runs_reported() -> None:
+    headers = [factory.header([CELL, OTHER], run="second", interrupted=True)]
+    matrix = merge([factory.record(CELL, provenance=factory.provenance("first"))], headers)
+    (column,) = matrix.columns
+    assert column.partial == "run second was interrupted: 1 of 2 cells reported"
+    assert matrix.tally(column)[Verdict.NO_DATA] == 1
+
+
 def test_a_cell_that_no_plan_of_the_lane_holds_has_no_slot() -> None:
     headers = [factory.header([CELL]), factory.header([OTHER], lane="linux_mpi")]
     matrix = merge([factory.record(CELL), factory.record(OTHER, lane="linux_mpi")], headers)

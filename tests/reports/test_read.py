@@ -90,6 +90,14 @@ def test_the_header_beside_a_named_file_is_read(tmp_path: Path) -> None:
     assert len(read_sources([file]).headers) == 1
 
 
+def test_a_run_of_several_integrations_has_a_header_for_each(tmp_path: Path) -> None:
+    file = write(tmp_path / "records.jsonl", GOOD + "\n")
+    for name in ("reference", "lightning"):
+        write(tmp_path / f"run.{name}.json", to_text(factory.header(integration=name)))
+    for source in (file, tmp_path):
+        assert {header.integration for header in read_sources([source]).headers} == {"reference", "lightning"}
+
+
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
     file = write(tmp_path / "records.jsonl", GOOD + "\n")
     assert len(read_sources([file, tmp_path, str(tmp_path / "*.jsonl")]).records) == 1
