@@ -17,7 +17,6 @@ from conformance.wine.build import make, open_environment
 from conformance.wine.doctor import examine
 from conformance.wine.environment import FOLDER_VARIABLE, PYTHON_VARIABLE
 from conformance.wine.errors import WineError
-from conformance.wine.sources import commit_variables
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -120,8 +119,7 @@ def _make(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
     environment = open_environment(options.folder, options.wine)
-    variables = {**commit_variables(options.cwd or Path.cwd()), **dict(options.set)}
-    return runner.run(environment, argv, cwd=options.cwd, variables=variables)
+    return runner.run(environment, argv, cwd=options.cwd, variables=dict(options.set))
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -155,11 +156,21 @@ def _ask(environment: WineEnvironment, question: str, *launcher: str) -> Answer 
         return str(error)
     if finished.code is None:
         return f"found no answer after {SECONDS:.0f} s"
-    answers = [line for line in finished.text.splitlines() if line.startswith("{")]
-    if finished.code != 0 or not answers:
-        return f"found exit code {finished.code}: {_last_lines(finished.text)}"
-    answer: Answer = json.loads(answers[-1])
-    return answer
+    answer = parse_answer(finished.text) if finished.code == 0 else None
+    return f"found exit code {finished.code}: {_last_lines(finished.text)}" if answer is None else answer
+
+
+def parse_answer(text: str) -> Answer | None:
+    """The answer in what the probe and the libraries that it imports printed; None without one.
+
+    Ranks print to one pipe, and so their answers may share a line: the first of them counts.
+    """
+    for line in text.splitlines():
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                answer: Answer = json.JSONDecoder().raw_decode(line)[0]
+                return answer
+    return None
 
 
 def _last_lines(text: str) -> str:

@@ -1,6 +1,6 @@
 """What an environment says of itself. Its own Python runs this file, alone: `python probe.py QUESTION`.
 
-The last line printed is the answer as JSON; an exception is a failed examination.
+It prints the answer as one line of JSON; an exception is a failed examination.
 """
 
 from __future__ import annotations

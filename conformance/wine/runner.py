@@ -43,8 +43,8 @@ WINE_SERVICES: Final = frozenset(
 SETTLE_SECONDS: Final = 2.0
 """How long processes have to end by themselves once the program that was run has ended."""
 
-INTERRUPT_SECONDS: Final = 60.0
-"""How long an interrupted program has to write what it has."""
+INTERRUPT_SECONDS: Final = 45.0
+"""How long an interrupted program has to write what it has; less than what nox gives the whole."""
 
 INTERRUPTED: Final = 130
 """The exit code when an interrupted program had to be ended, as shells have it."""
@@ -206,14 +206,12 @@ def end_marked(mark: str, settle: float) -> tuple[str, ...]:
     deadline = time.monotonic() + settle
     names: dict[int, str] = {}
     while found := _marked(mark):
-        if time.monotonic() < deadline:
-            time.sleep(0.05)
-            continue
-        for process in found:
-            with contextlib.suppress(psutil.Error):
-                names.setdefault(process.pid, f"{process.name()} ({process.pid})")
-                process.kill()
-        psutil.wait_procs(found, timeout=1.0)
+        if time.monotonic() >= deadline:
+            for process in found:
+                with contextlib.suppress(psutil.Error):
+                    names.setdefault(process.pid, f"{process.name()} ({process.pid})")
+                    process.kill()
+        time.sleep(0.05)
     return tuple(names.values())
 
 
