@@ -47,12 +47,19 @@ def installed_versions(names: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def collect(packages: Iterable[str], *, host_class: str | None, environ: Mapping[str, str] = os.environ) -> Provenance:
+def collect(
+    packages: Iterable[str],
+    *,
+    host_class: str | None,
+    mpi: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Provenance:
     """The provenance of a run that starts now.
 
     Args:
         packages: distribution names whose versions count.
         host_class: what the user calls this kind of host; None makes it `ci` or `local`.
+        mpi: vendor and version of the MPI that starts ranks.
     """
     commit, dirty = _git()
     return Provenance(
@@ -72,6 +79,7 @@ def collect(packages: Iterable[str], *, host_class: str | None, environ: Mapping
         packages=installed_versions(packages),
         git_commit=commit,
         git_dirty=dirty,
+        mpi=mpi,
         environment={
             name: value
             for name, value in sorted(environ.items())

@@ -96,6 +96,8 @@ class Provenance(Frozen):
     git_commit: str | None = None
     """The harness's own commit, 40 hex digits; None outside a checkout."""
     git_dirty: bool | None = None
+    mpi: str | None = None
+    """On lanes that start ranks by mpiexec: whose MPI and which version, such as `mpich 5.0.2`."""
     environment: dict[str, str]
     """The variables that may change a verdict, as they were when the run started."""
     ci_url: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import psutil
 
-from conformance.lanes import bundles
+from conformance.lanes import bundles, mpi_library
 from conformance.lanes.cuda import cuda_facts, cuda_of_torch
 from conformance.records import GpuInfo
 from conformance.verdicts import NotRun
@@ -98,6 +98,21 @@ def _memory(gibibytes: str) -> None:
         raise NotRun(f"{gibibytes} GiB of memory, found {found:.0f}", "run on a larger host")
 
 
+@functools.cache
+def mpi() -> mpi_library.MpiLibrary:
+    """The MPI that starts ranks; see `conformance.lanes.mpi_library`.
+
+    Raises:
+        NotRun: there is none.
+        MpiError: mpiexec and the library that mpi4py loads do not go together.
+    """
+    return mpi_library.find()
+
+
+def _mpi(_: str) -> None:
+    mpi()
+
+
 def _cuda(_: str) -> None:
     if not gpus():
         raise NotRun("an NVIDIA GPU, found none", "run on a host with a GPU whose driver answers nvidia-smi")
@@ -127,6 +142,7 @@ PROBES: dict[str, Probe] = {
     "os": _os,
     "gpus": _gpus,
     "cuda": _cuda,
+    "mpi": _mpi,
     "nccl": _nccl,
     "peers": _peers,
     "module": _module,

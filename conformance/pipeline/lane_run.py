@@ -28,6 +28,7 @@ from conformance.pipeline.run_cell import Circumstances, run_cell
 from conformance.pipeline.selection import PROFILES, Selection, parse_shard, select
 from conformance.ranks import RankPool
 from conformance.records import Provenance, Record, to_line
+from conformance.reference.errors import MpiError
 from conformance.verdicts import UNEXPECTED, NotRun, Verdict
 
 RECORD_PROPERTY = "conformance_record"
@@ -99,7 +100,9 @@ class LaneRun:
             stack=stack,
             provenance=Provenance.model_validate_json(given["conformance_provenance"])
             if given
-            else provenance.collect(_packages(matrix, stack), host_class=config.getoption("host_class")),
+            else provenance.collect(
+                _packages(matrix, stack), host_class=config.getoption("host_class"), mpi=_mpi(lane_value)
+            ),
             repeat=_Repeat(lane, transport if transport != lane_value.transports[0] else None, stack),
             cold=config.getoption("ranks") == "cold",
         )
@@ -252,6 +255,24 @@ def _own_devices(config: pytest.Config, lane: Lane) -> None:
     if hasattr(config, "workerinput"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
         probes.gpus.cache_clear()
+
+
+def _mpi(lane: Lane) -> str | None:
+    """Vendor and version of the lane's MPI; None where there is none, which each cell will say.
+
+    Raises:
+        MatrixError: mpiexec and mpi4py's library are of different MPIs: no cell could say anything true.
+    """
+    if lane.launcher != "mpi":
+        return None
+    try:
+        probes.check(f"os:{lane.os}")
+        found = probes.mpi()
+    except NotRun:
+        return None
+    except MpiError as error:
+        raise MatrixError(str(error)) from None
+    return f"{found.vendor} {found.version}"
 
 
 def _packages(matrix: Matrix, stack: str) -> list[str]:
