@@ -307,9 +307,15 @@ def test_the_project_declares_what_it_imports() -> None:
     stack = environments.read_stack(STACKS, "pinned")
     integrations = with_requirements(stack.groups["lightning"])
     pinned, declared = with_requirements(stack.packages), with_requirements(declared_packages())
-    for package in sorted(imported_packages() - integrations):
+    for package in sorted(imported_packages("conformance", "reports") - integrations):
         assert package in pinned, f"{package} is imported, and not among the pinned stack's packages"
         assert package in declared, f"{package} is imported, and not in pyproject.toml"
+
+
+def test_the_tests_import_what_their_environment_has() -> None:
+    stack = environments.read_stack(STACKS, "pinned")
+    there = with_requirements([*stack.packages, *stack.groups["develop"]])
+    assert imported_packages("tests") - with_requirements(there) == set()
 
 
 def with_requirements(packages: Iterable[str]) -> set[str]:
@@ -334,20 +340,19 @@ def declared_packages() -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in texts}
 
 
-def imported_packages() -> set[str]:
-    distributions = importlib.metadata.packages_distributions()
-    return {canonicalize_name(distributions[name][0]) for name in top_level_imports() if name in distributions}
-
-
-def top_level_imports() -> set[str]:
+def imported_packages(*folders: str) -> set[str]:
+    """The distributions whose modules are imported in `folders`, anywhere in a file."""
     names: set[str] = set()
-    for path in [*ROOT.glob("conformance/**/*.py"), *ROOT.glob("reports/**/*.py")]:
+    for path in (path for folder in folders for path in (ROOT / folder).glob("**/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module.partition(".")[0])
-    return names - sys.stdlib_module_names
+    distributions = importlib.metadata.packages_distributions()
+    return {
+        canonicalize_name(distributions[name][0]) for name in names - sys.stdlib_module_names if name in distributions
+    }
 
 
 def test_stamps_are_plain_json(small: environments.Stack) -> None:
