@@ -49,14 +49,14 @@ class Difference:
 
     @property
     def regression(self) -> bool:
-        """Whether it is a change for the worse: newly failing, new and failing, no longer tested, or gone."""
+        """Whether it is a change for the worse: newly failing, new and failing, or no longer tested."""
         if self.change is Change.NEW:
             return self.after is not None and self.after.verdict in BAD
         return self.change in (Change.NEWLY_FAILING, Change.LOST)
 
 
 def compare(before: Matrix, after: Matrix) -> list[Difference]:
-    """The cells that changed, column by column; columns meet by lane, stack, integration and Wine, whatever the commit.
+    """The cells that changed, column by column; columns meet whatever their commits.
 
     Where one side has a single column and the other too, they meet whatever they are called: two stacks, for instance.
     """
@@ -99,8 +99,7 @@ def _by_name(matrix: Matrix) -> dict[str, tuple[Column, ...]]:
 
 
 def _name(column: Column) -> str:
-    key = column.key
-    return " · ".join([key.lane, key.stack, key.integration, *(["Wine"] if key.wine else [])])
+    return column.key.series.replace("~", " · ")
 
 
 def _pair_name(before: Column, after: Column) -> str:

@@ -15,7 +15,7 @@ class Past:
     """One column of an earlier matrix.
 
     Attributes:
-        series: what it has in common with the column of today (see `series_of`).
+        series: what it has in common with the column of today (see `ColumnKey.series`).
         started: when its latest run started, UTC, ISO 8601.
         commit: the harness's commit; empty outside a checkout.
         verdicts: by cell id, for the cells in its plan.
@@ -32,17 +32,11 @@ class Past:
         return Tally(Counter(self.verdicts.values()))
 
 
-def series_of(column: Column) -> str:
-    """What stays the same from night to night: lane, stack, integration, and whether it is Wine."""
-    key = column.key
-    return "~".join([key.lane, key.stack, key.integration, *(["wine"] if key.wine else [])])
-
-
 def past_of(matrix: Matrix) -> list[Past]:
     """The matrix's columns, so that the matrix itself can be forgotten."""
     return [
         Past(
-            series=series_of(column),
+            series=column.key.series,
             started=column.latest.started,
             commit=column.key.commit,
             verdicts={
@@ -55,5 +49,5 @@ def past_of(matrix: Matrix) -> list[Past]:
 
 def of_column(column: Column, history: Iterable[Past]) -> Sequence[Past]:
     """The column's own past, oldest first; what is not older than the column is no past."""
-    mine = (past for past in history if past.series == series_of(column) and past.started < column.latest.started)
+    mine = (past for past in history if past.series == column.key.series and past.started < column.latest.started)
     return sorted(mine, key=lambda past: past.started)

@@ -19,18 +19,24 @@ class ColumnKey:
     """What makes two runs comparable cell by cell.
 
     Attributes:
-        lane, stack, integration: as in the records.
+        lane, transport, stack, integration: as in the records; a lane may be run over more than one transport.
         wine: Wine's version where a Windows lane ran under it; empty otherwise.
         commit: the harness's commit; empty outside a checkout. Different commits may ask different questions.
         dirty: whether the checkout had changes of its own.
     """
 
     lane: str
+    transport: str
     stack: str
     integration: str
     wine: str = ""
     commit: str = ""
     dirty: bool = False
+
+    @property
+    def series(self) -> str:
+        """What stays the same from night to night: all but the commit, and Wine without its version."""
+        return "~".join([self.lane, self.transport, self.stack, self.integration, *(["wine"] if self.wine else [])])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Run:
         partial: why the run is not whole; empty where it is, or where no header tells.
         host: the machine; None for a header without provenance and records.
         python: Python's version; empty if unknown.
-        packages: versions by distribution name.
+        packages: versions by distribution name, and the MPI's as `MPI`.
         ci_url: where the run can be looked at.
     """
 
@@ -69,24 +75,24 @@ class Column:
     Attributes:
         key: its identity.
         label: the shortest name that tells it from the matrix's other columns.
-        launcher, transport: as in the records; empty if no record and no header says.
+        launcher: as in the records; empty if no record and no header says.
         runs: what it was merged from, oldest first.
     """
 
     key: ColumnKey
     label: str
     launcher: str
-    transport: str
     runs: tuple[Run, ...]
 
     @property
+    def transport(self) -> str:
+        """As in the records; empty if no record and no header says."""
+        return self.key.transport
+
+    @property
     def slug(self) -> str:
-        """A stable name for links, such as `linux_gloo~stable~reference~5f3c9f0c1d`."""
-        parts = [self.key.lane, self.key.stack, self.key.integration]
-        if self.key.wine:
-            parts.append("wine")
-        parts.append(self.key.commit[:10] + ("+" if self.key.dirty else ""))
-        return "~".join(parts)
+        """A stable name for links, such as `linux_gloo~gloo~stable~reference~5f3c9f0c1d`."""
+        return f"{self.key.series}~{self.key.commit[:10]}{'+' if self.key.dirty else ''}"
 
     @property
     def partial(self) -> str:

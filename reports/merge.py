@@ -1,8 +1,8 @@
 """Merging records of many files, lanes, shards, stacks and integrations into one matrix.
 
 Rules of the merge:
-- Records are in one column if lane, stack, integration, Wine and the harness's commit are the same: so shards and
-  repeats meet.
+- Records are in one column if lane, transport, stack, integration, Wine and the harness's commit are the same: so
+  shards and repeats meet.
 - A record that is given twice counts once. Several records of one cell in one column all stay visible; the worst of
   those that ran gives the verdict, so that a pass never hides a failure.
 - A cell that a column planned and never reported is NO_DATA. Where no header and no list of expected cells tells what a
@@ -88,14 +88,16 @@ def merge(
     )
 
 
-def column_key(lane: str, stack: str, integration: str, provenance: Provenance | None) -> ColumnKey:
-    """The column of a record or a header."""
+def column_key(source: Record | RunHeader) -> ColumnKey:
+    """The column that a record or a header belongs to."""
+    provenance = source.provenance
     if provenance is None:
-        return ColumnKey(lane, stack, integration)
+        return ColumnKey(source.lane, source.transport, source.stack, source.integration)
     return ColumnKey(
-        lane,
-        stack,
-        integration,
+        source.lane,
+        source.transport,
+        source.stack,
+        source.integration,
         wine=provenance.host.wine or "",
         commit=provenance.git_commit or "",
         dirty=bool(provenance.git_dirty),
@@ -129,7 +131,7 @@ def _by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record]]:
     """Records by column, each once, oldest first."""
     seen: dict[ColumnKey, dict[str, Record]] = defaultdict(dict)
     for record in records:
-        key = column_key(record.lane, record.stack, record.integration, record.provenance)
+        key = column_key(record)
         seen[key].setdefault(to_line(record), record)
     # The line breaks ties, so that the order of the files decides nothing.
     return {
@@ -151,7 +153,7 @@ def _headers_by_column(
     for header in headers:
         key = key_of_run.get((header.run, header.lane, header.stack, header.integration))
         if key is None:
-            key = column_key(header.lane, header.stack, header.integration, header.provenance)
+            key = column_key(header)
         if header not in result[key]:
             result[key].append(header)
     return result
@@ -170,7 +172,6 @@ def _column(key: ColumnKey, label: str, records: Sequence[Record], headers: Sequ
         key=key,
         label=label,
         launcher=first.launcher if first else said.launcher if said else "",
-        transport=first.transport if first else said.transport if said else "",
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.id))),
     )
 
@@ -193,9 +194,13 @@ def _run(id: str, records: Sequence[Record], header: RunHeader | None, reported:
         partial=partial,
         host=provenance.host if provenance else None,
         python=provenance.python if provenance else "",
-        packages=provenance.packages if provenance else {},
+        packages=_versions(provenance) if provenance else {},
         ci_url=provenance.ci_url if provenance else None,
     )
+
+
+def _versions(provenance: Provenance) -> dict[str, str]:
+    return provenance.packages | ({"MPI": provenance.mpi} if provenance.mpi else {})
 
 
 def _labels(keys: Sequence[ColumnKey]) -> dict[ColumnKey, str]:
@@ -206,6 +211,8 @@ def _labels(keys: Sequence[ColumnKey]) -> dict[ColumnKey, str]:
     labels = {}
     for key in keys:
         parts = [key.lane]
+        if len({other.transport for other in keys if other.lane == key.lane}) > 1:
+            parts.append(key.transport)
         if len(stacks) > 1:
             parts.append(key.stack)
         if len(integrations) > 1:

@@ -144,6 +144,7 @@ function circumstances(column, record, origin) {
     ["Took", record.seconds.toFixed(2) + " s" + (record.scenario ? ", " + record.scenario.toFixed(2) + " s of it in the scenario" : "")],
     ["Rank mode", record.mode],
     ["Host", [host.os_version, host.cpu, host.cpu_count + " CPUs", (host.memory_bytes / 2 ** 30).toFixed(0) + " GiB"].concat((host.gpus || []).map((gpu) => gpu.name)).join("; ")],
+    ["MPI", origin.mpi],
     ["Python", origin.python],
     ...Object.entries(origin.packages),
     ["Harness", origin.git_commit ? origin.git_commit.slice(0, 12) + (origin.git_dirty ? ", with changes of its own" : "") : "outside a checkout"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from html import escape
 
-from reports.history import series_of
 from reports.matrix import Column, Matrix
 
 COLOURS = {"brightgreen": "#2f7d3b", "yellow": "#8a6100", "red": "#b3131f", "lightgrey": "#59626b"}
@@ -13,8 +12,11 @@ COLOURS = {"brightgreen": "#2f7d3b", "yellow": "#8a6100", "red": "#b3131f", "lig
 
 
 def render(matrix: Matrix) -> dict[str, str]:
-    """Texts by file name, `<lane>~<stack>~<integration>.svg` and `.json`; of several commits, the latest run's."""
-    latest = {series_of(column): column for column in sorted(matrix.columns, key=lambda column: column.latest.started)}
+    """Texts by file name, `<lane>~<transport>~<stack>~<integration>.svg` and `.json`.
+
+    Of columns that differ in their commit alone, the one with the latest run has the badge.
+    """
+    latest = {column.key.series: column for column in sorted(matrix.columns, key=lambda column: column.latest.started)}
     files = {}
     for series, column in latest.items():
         message, colour = _says(matrix, column)

@@ -28,9 +28,9 @@ AXE = Path(os.environ.get("AXE_CORE", Path(__file__).parents[2] / "node_modules"
 
 FAILING = "zero/train[stage=3,dtype=fp32,world=2,accumulation=1,clipping=on]"
 HANGING = "checkpoint/resume[stage=3,dtype=bf16]"
-GLOO = "linux_gloo~stable~reference~5f3c9f0c1d"
-WINDOWS_GLOO = "windows_gloo~stable~reference~wine~5f3c9f0c1d"
-WINDOWS_MPI = "windows_mpi~stable~reference~wine~5f3c9f0c1d"
+GLOO = "linux_gloo~gloo~stable~reference~5f3c9f0c1d"
+WINDOWS_GLOO = "windows_gloo~gloo~stable~reference~wine~5f3c9f0c1d"
+WINDOWS_MPI = "windows_mpi~mpi~stable~reference~wine~5f3c9f0c1d"
 VIEWS = (
     "#summary",
     "#matrix",

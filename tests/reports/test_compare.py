@@ -60,13 +60,13 @@ def test_lanes_meet_across_commits_and_stay_apart_from_each_other() -> None:
         [factory.record(verdict=Verdict.FAIL, provenance=other), factory.record(lane="linux_mpi", provenance=other)]
     )
     (difference,) = compare(before, after)
-    assert difference.column == "linux_gloo · stable · reference"
+    assert difference.column == "linux_gloo · gloo · stable · reference"
     assert difference.regression
 
 
 def test_two_single_columns_meet_whatever_they_are_called() -> None:
     (difference,) = compare(merge([factory.record()]), merge([factory.record(stack="next", verdict=Verdict.FAIL)]))
-    assert difference.column == "linux_gloo · stable · reference → linux_gloo · next · reference"
+    assert difference.column == "linux_gloo · gloo · stable · reference → linux_gloo · gloo · next · reference"
 
 
 def test_the_past_of_a_column_is_its_own_and_older() -> None:
@@ -119,8 +119,8 @@ def test_diff_tells_a_regression_and_exits_1(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr == ""
     assert result.stdout.splitlines() == [
-        f"newly failing: {CELL} on linux_gloo · stable · reference: PASS → FAIL: lost it",
-        "newly passing: launch/env on linux_gloo · stable · reference: FAIL → PASS",
+        f"newly failing: {CELL} on linux_gloo · gloo · stable · reference: PASS → FAIL: lost it",
+        "newly passing: launch/env on linux_gloo · gloo · stable · reference: FAIL → PASS",
         "2 changed, 1 for the worse",
     ]
 

@@ -33,6 +33,7 @@ def test_lanes_stacks_integrations_wine_and_commits_stand_apart() -> None:
     records = [
         factory.record(),
         factory.record(lane="linux_mpi"),
+        factory.record(transport="mpi"),
         factory.record(stack="next"),
         factory.record(integration="lightning"),
         factory.record(provenance=factory.provenance(host=factory.WINE)),
@@ -41,8 +42,8 @@ def test_lanes_stacks_integrations_wine_and_commits_stand_apart() -> None:
     ]
     matrix = merge(records)
     labels = [column.label for column in matrix.columns]
-    assert len(labels) == 7
-    assert len(set(labels)) == 7
+    assert len(labels) == 8
+    assert len(set(labels)) == 8
     assert sum("Wine" in label for label in labels) == 1
 
 
@@ -138,9 +139,9 @@ def test_a_header_without_provenance_meets_the_records_of_its_run() -> None:
 
 
 def test_runs_of_one_column_with_other_versions_are_pointed_out() -> None:
-    other = factory.provenance("run-2", packages=factory.PACKAGES | {"torch": "2.12.0+cpu"})
+    other = factory.provenance("run-2", packages=factory.PACKAGES | {"torch": "2.12.0+cpu"}, mpi="mpich 5.0.2")
     matrix = merge([factory.record(CELL), factory.record(OTHER, provenance=other)])
-    assert matrix.columns[0].mixed_versions == {"torch": ("2.13.0+cpu", "2.12.0+cpu")}
+    assert matrix.columns[0].mixed_versions == {"torch": ("2.13.0+cpu", "2.12.0+cpu"), "MPI": ("none", "mpich 5.0.2")}
 
 
 def test_lanes_that_differ_in_the_commit_alone_are_labelled_with_it() -> None:

@@ -24,8 +24,8 @@ def test_every_format_is_written(tmp_path: Path) -> None:
         "report.md",
         "junit.xml",
         "ctrf.json",
-        "badges/linux_gloo~stable~reference.svg",
-        "badges/linux_gloo~stable~reference.json",
+        "badges/linux_gloo~gloo~stable~reference.svg",
+        "badges/linux_gloo~gloo~stable~reference.json",
     }
     for path in written.values():
         assert path.is_file()
@@ -78,9 +78,9 @@ def test_a_badge_is_green_only_where_all_was_tested_and_passed(
         [factory.record(*pair) for pair in zip(ids, verdicts, strict=True)], [factory.header(ids, **changes)]
     )
     files = badges.render(matrix)
-    endpoint = json.loads(files["linux_gloo~stable~reference.json"])
+    endpoint = json.loads(files["linux_gloo~gloo~stable~reference.json"])
     assert endpoint == {"schemaVersion": 1, "label": "linux_gloo", "message": message, "color": colour}
-    svg = ET.fromstring(files["linux_gloo~stable~reference.svg"])
+    svg = ET.fromstring(files["linux_gloo~gloo~stable~reference.svg"])
     assert svg.attrib["aria-label"] == f"linux_gloo: {message}"
 
 
@@ -89,4 +89,4 @@ def test_a_badge_is_of_the_latest_run() -> None:
         started="2026-01-01T00:00:00Z", verdict=Verdict.FAIL, provenance=factory.provenance("old", git_commit="f" * 40)
     )
     files = badges.render(merge([factory.record(), old]))
-    assert json.loads(files["linux_gloo~stable~reference.json"])["color"] == "brightgreen"
+    assert json.loads(files["linux_gloo~gloo~stable~reference.json"])["color"] == "brightgreen"
