@@ -103,8 +103,10 @@ class Console:
             spent[record.suite] = spent.get(record.suite, 0.0) + record.seconds
         if records:
             self.say("seconds by suite: " + ", ".join(f"{suite} {took:.0f}" for suite, took in spent.items()))
-            slow = sorted(records, key=lambda record: -record.seconds)[:SLOWEST]
-            self.say("slowest cells: " + ", ".join(f"{record.cell} {record.seconds:.1f} s" for record in slow))
+            self.say("slowest cells:")
+            for record in sorted(records, key=lambda record: -record.seconds)[:SLOWEST]:
+                if record.seconds >= 0.1:
+                    self.say(f"  {record.seconds:6.1f} s  {record.cell}")
         lacks = Counter((record.reason, record.remedy or "") for record in records if record.verdict is Verdict.NOT_RUN)
         for (reason, remedy), count in lacks.most_common():
             self.say(f"not run: {count} cells: {reason}; {remedy}")
