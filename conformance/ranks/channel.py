@@ -16,8 +16,6 @@ import struct
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
-JOIN_VARIABLE = "CONFORMANCE_RANKS_JOIN"
-"""Holds `port:secret` in the environment of a process that shall connect back; taken out as soon as it is read."""
 
 _LENGTH = struct.Struct("!Q")
 _SECRET_BYTES = 32

@@ -1,15 +1,10 @@
-"""What stays the same over all jobs of a pool of ranks, and what each rank is told because of it."""
+"""What stays the same over all jobs of a pool of ranks."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from pathlib import Path
-
-from conformance.ranks import channel, environment
-from conformance.ranks.job import Job
-from conformance.ranks.member import PRELOAD_VARIABLE
-from conformance.ranks.messages import Order
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 START = Path(__file__).with_name("start.py")
@@ -38,29 +33,10 @@ class Circumstances:
         """The command that becomes a rank."""
         return (*self.python, "-P", str(START), "rank")
 
-    def join(self, variables: dict[str, str], where: str) -> dict[str, str]:
-        """`variables` and what a fresh interpreter needs to become a rank."""
-        return {**variables, channel.JOIN_VARIABLE: where, PRELOAD_VARIABLE: ",".join(self.preload)}
-
-    def orders(self, job: Job, papers: Path, port: int) -> list[Order]:
-        """Each rank's part of a job with launcher `env`, its logs in `papers`, its rendezvous at `port`."""
-        world = job.setting.world
-        base = {"OMP_NUM_THREADS": "1", **self.environment}
-        found = []
-        for rank in range(world):
-            variables = {**base, **environment.of_rank(rank, world, port)}
-            found.append(
-                Order(
-                    scenario=job.scenario,
-                    setting=dataclasses.replace(job.setting, rank=rank),
-                    environment=environment.overlaid(variables, job.environment),
-                    roots=roots(),
-                    log=papers / f"rank{rank}.log",
-                    stacks=papers / f"rank{rank}.stacks",
-                    deadline=job.deadline,
-                )
-            )
-        return found
+    @property
+    def keeper_command(self) -> tuple[str, ...]:
+        """The command that becomes a keeper."""
+        return (*self.python, "-P", str(START), "keeper")
 
 
 def roots() -> tuple[str, ...]:

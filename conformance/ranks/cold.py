@@ -5,23 +5,19 @@ from __future__ import annotations
 from conformance.ranks.circumstances import Circumstances
 from conformance.ranks.hub import HarnessError, Starter
 from conformance.ranks.job import Job
-from conformance.ranks.outcome import RankReport
-from conformance.ranks.pool import Pool
+from conformance.ranks.launching import Launcher
+from conformance.ranks.pool import Attempt, Pool
 from conformance.ranks.starting import open_starter
 
 
 class ColdPool(Pool):
     """Every job in interpreters of its own."""
 
-    def __init__(self, circumstances: Circumstances) -> None:
-        super().__init__(circumstances)
+    def __init__(self, circumstances: Circumstances, launcher: Launcher) -> None:
+        super().__init__(circumstances, launcher)
         self._starter: Starter | None = None
 
-    def mode(self, job: Job, fresh: bool) -> str:
-        """Always `cold`."""
-        return "cold"
-
-    def attempt(self, job: Job, mode: str) -> list[RankReport]:
+    def attempt(self, job: Job, fresh: bool) -> Attempt:
         """Run `job`; a starter that is lost by it is replaced for the next."""
         if self._starter is None or not self._starter.alive:
             self.end()

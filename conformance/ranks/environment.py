@@ -19,13 +19,14 @@ _READ_AT_IMPORT = re.compile(
     r"DS_ACCELERATOR|DS_SKIP_|PYTHON|LD_|OMP_|MKL_|KMP_|OPENBLAS_|NUMEXPR_|ATEN_|CUDA_|NVIDIA_|PYTORCH_|TORCH_|MALLOC_"
 )
 
-ONE_THREAD = {
+FORK_SERVER = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
-"""Keeps the libraries that a fork server imports from starting thread pools."""
+"""Keeps the libraries that a fork server imports from starting threads, and torch from asking CUDA for devices."""
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
@@ -40,7 +41,7 @@ def overlaid(environment: Mapping[str, str], changes: Mapping[str, str | None]) 
     return result
 
 
-def of_rank(rank: int, world: int, port: int) -> dict[str, str]:
+def of_rank(rank: int, world: int, port: int) -> dict[str, str | None]:
     """What the launcher `env` tells rank `rank` of `world` ranks on one host."""
     return {
         "RANK": str(rank),

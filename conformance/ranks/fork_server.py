@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from conformance.ranks import ports
-from conformance.ranks.circumstances import Circumstances, roots
-from conformance.ranks.environment import needs_fresh_interpreter
+from conformance.ranks.circumstances import Circumstances
+from conformance.ranks.crew import START_TIMEOUT, Crew
+from conformance.ranks.environment import FORK_SERVER, needs_fresh_interpreter
 from conformance.ranks.hub import HarnessError
 from conformance.ranks.job import Job
-from conformance.ranks.outcome import RankReport
-from conformance.ranks.pool import Pool
-from conformance.ranks.rank_set import START_TIMEOUT, Member
+from conformance.ranks.launching import FromEnvironment
+from conformance.ranks.pool import Attempt, Pool
 
 assert sys.platform == "linux"
 
@@ -25,16 +25,14 @@ class ForkedPool(Pool):
     """
 
     def __init__(self, circumstances: Circumstances) -> None:
-        super().__init__(circumstances)
+        base = {"OMP_NUM_THREADS": "1", **circumstances.environment}
+        beneath = {name: base.get(name) for name in FORK_SERVER}  # the fork server's own settings are not the ranks'
+        super().__init__(circumstances, FromEnvironment(circumstances, beneath))
         self._servers = 0
         self._server: LinuxStarter | None = None
         self._server = self._start()
 
-    def mode(self, job: Job, fresh: bool) -> str:
-        """`cold` where the job needs it, else `forked`."""
-        return "cold" if job.cold or needs_fresh_interpreter(job.environment) else "forked"
-
-    def attempt(self, job: Job, mode: str) -> list[RankReport]:
+    def attempt(self, job: Job, fresh: bool) -> Attempt:
         """Run `job`; a fork server that is lost by it is replaced for the next."""
         if self._server is None or not self._server.alive:
             self.end()
@@ -42,7 +40,9 @@ class ForkedPool(Pool):
         server = self._server
         try:
             server.wait_ready(START_TIMEOUT)
-            return self.run_cold(job, server) if mode == "cold" else self._run_forked(job, server)
+            if job.cold or needs_fresh_interpreter(job.environment):
+                return self.run_cold(job, server)
+            return self._run_forked(job, server)
         except HarnessError:
             self.end()
             raise
@@ -55,24 +55,20 @@ class ForkedPool(Pool):
 
     def _start(self) -> LinuxStarter:
         self._servers += 1
-        return LinuxStarter(
-            self.hub,
-            self.circumstances.python,
-            self.circumstances.environment,
-            self.circumstances.folder / f"fork_server{self._servers}.log",
-            self.circumstances.preload,
-            roots(),
-        )
+        log = self.circumstances.folder / f"fork_server{self._servers}.log"
+        return LinuxStarter(self.hub, self.circumstances, log, self.circumstances.preload)
 
-    def _run_forked(self, job: Job, server: LinuxStarter) -> list[RankReport]:
+    def _run_forked(self, job: Job, server: LinuxStarter) -> Attempt:
         port = ports.reserve()
+        crews: list[Crew] = []
         try:
-            orders = self.circumstances.orders(job, self.papers(job), port.number)
-            members = []
-            for _ in orders:
-                member = Member()
-                member.process = server.fork(self.hub.expect(member))
-                members.append(member)
-            return self.conduct(job, members, orders, server)
+            orders = self.launcher.orders(job, self.papers(job), port.number)
+            for order in orders:
+                crew = Crew(self.hub, 1, shared=False)
+                crew.process = server.fork(crew.secret, order.log)
+                crews.append(crew)
+            return Attempt(self.conduct(job, crews, orders, server), "forked")
         finally:
             port.release()
+            for crew in crews:
+                crew.drop()

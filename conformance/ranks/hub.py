@@ -47,7 +47,7 @@ class Peer:
     secret: str
     heard: Callable[[Any], None]
     """Called with each message."""
-    left: Callable[[], None] = lambda: None
+    on_lost: Callable[[], None] = lambda: None
     """Called when the other end has ended the connection."""
     channel: channel.Channel | None = None
     lost: bool = False
@@ -84,6 +84,10 @@ class Starter(Protocol):
         """
         ...
 
+    def count(self, process: Process) -> int:
+        """How many processes have come from one that runs, itself included; 0 where nothing of a clean rank is left."""
+        ...
+
     def close(self) -> None:
         """Stop everything."""
         ...
@@ -105,28 +109,32 @@ class Hub:
         """A number for a process."""
         return next(self._keys)
 
-    def expect(self, peer: Peer) -> str:
-        """Admit `peer` when it comes; returns what it must find in `channel.JOIN_VARIABLE`."""
+    def expect(self, peer: Peer) -> None:
+        """Admit `peer` when it comes."""
         self._expected[peer.secret] = lambda: peer
-        return f"{self.door.port}:{peer.secret}"
 
-    def expect_several(self, arrived: Callable[[], Peer]) -> str:
+    def expect_several(self, secret: str, arrived: Callable[[], Peer]) -> None:
         """Admit any number who show one secret, each as the new peer that `arrived` makes."""
-        secret = channel.new_secret()
         self._expected[secret] = arrived
-        return f"{self.door.port}:{secret}"
 
     def forget(self, secret: str) -> None:
         """Admit no one with this secret any more."""
         self._expected.pop(secret, None)
 
-    def poll(self, timeout: float) -> None:
-        """Wait until something happens, at most `timeout` seconds, and take it in."""
+    def poll(self, timeout: float) -> bool:
+        """Wait until something happens, at most `timeout` seconds, and take it in; whether anything did."""
         pause = min(timeout, _LOOK) if self._looks else timeout
-        for key, _ in self._selector.select(max(pause, 0.0)):
+        events = self._selector.select(max(pause, 0.0))
+        for key, _ in events:
             key.data(key.fileobj)
         for look in self._looks:
             look()
+        return bool(events)
+
+    def catch_up(self) -> None:
+        """Take in what has happened while nobody waited."""
+        while self.poll(0.0):
+            pass
 
     def look_often(self, look: Callable[[], None]) -> None:
         """Call `look` with every poll, ten times a second at least while one waits: for what no connection tells."""
@@ -193,7 +201,7 @@ class Hub:
             messages = peer.channel.messages()
         except Exception:  # closed; or what came is no message, as the process has written into its own connection
             self.drop(peer)
-            peer.left()
+            peer.on_lost()
             return
         for message in messages:
             peer.heard(message)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import random
 import select
 import signal
 import socket
@@ -19,9 +18,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from conformance.ranks import channel, member, posix
+from conformance.ranks import channel, invitation, member, posix, restore
 from conformance.ranks.messages import (
     Exited,
     Fork,
@@ -30,22 +29,19 @@ from conformance.ranks.messages import (
     NotStarted,
     Ready,
     Spawn,
+    Started,
     Stop,
     Stopped,
 )
 
 assert sys.platform == "linux"
 
-ROOTS_VARIABLE = "CONFORMANCE_RANKS_ROOTS"
-"""Folders to import from, ahead of the interpreter's own, separated by os.pathsep."""
-
 
 class Keeper:
     """Serves one harness over `connection`."""
 
-    def __init__(self, connection: channel.Channel, imported: dict[str, str], forks: bool) -> None:
+    def __init__(self, connection: channel.Channel, forks: bool) -> None:
         self._connection = connection
-        self._imported = imported
         self._forks = forks
         self._pids: dict[int, int] = {}
         """Process id to key, of what was started and not yet reaped."""
@@ -106,7 +102,7 @@ class Keeper:
                 self._become_rank(message, keeper)
             finally:
                 os._exit(1)
-        self._pids[pid] = message.key
+        self._started(pid, message.key)
 
     def _become_rank(self, message: Fork, keeper: int) -> None:
         posix.die_with(keeper)
@@ -115,15 +111,14 @@ class Keeper:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for end in (self._connection, self._waking, self._wake):
             end.close()
-        reseed()
-        gc.enable()
+        restore.reseed()
         try:
-            connection = channel.connect(message.port, message.secret)
+            connection = message.invitation.connect()
             connection.send(Hello(os.getpid()))
             connection.send(Ready())
         except OSError:
             member.leave(1)
-        member.serve(connection, self._imported)
+        member.serve(connection)
 
     def _spawn(self, message: Spawn) -> None:
         try:
@@ -140,8 +135,12 @@ class Keeper:
         except (OSError, ValueError) as error:
             self._connection.send(NotStarted(message.key, f"{message.command[0]}: {error}"))
             return
-        self._pids[process.pid] = message.key
-        process.returncode = 0  # reaped here, not by Popen
+        self._started(process.pid, message.key)
+        process.returncode = 0  # it is reaped here, not by Popen
+
+    def _started(self, pid: int, key: int) -> None:
+        self._pids[pid] = key
+        self._connection.send(Started(key, pid))
 
     def _stop(self, message: Stop) -> None:
         limit = time.monotonic() + message.patience
@@ -185,42 +184,29 @@ class Keeper:
                 pass
 
 
-def reseed() -> None:
-    """Let the generators that a fresh interpreter seeds from the system differ between forked ranks as well."""
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.default_generator.seed()
-
-
 def main() -> None:
     """The life of a keeper."""
     posix.adopt_orphans()
-    port, _, secret = os.environ.pop(channel.JOIN_VARIABLE).partition(":")
-    roots = [root for root in os.environ.pop(ROOTS_VARIABLE, "").split(os.pathsep) if root]
-    preload = [name for name in os.environ.pop(member.PRELOAD_VARIABLE, "").split(",") if name]
-    sys.path[:0] = [root for root in roots if root not in sys.path]
+    invited = invitation.accept()
     member.speak_utf8()
-    connection = channel.connect(int(port), secret)
+    connection = invited.connect()
     connection.send(Hello(os.getpid()))
-    imported: dict[str, str] = {}
-    problem = ""
-    if preload:
-        from conformance.ranks import warm
-
-        before = dict(os.environ)
-        try:
-            warm.up(preload)
-        except BaseException:
-            problem = traceback.format_exc()
-        imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
-        if not problem and (count := posix.threads()) != 1:
-            problem = f"importing {', '.join(preload)} started threads: {count} run, expected 1; ranks cannot be forked"
-        gc.collect()
-        gc.freeze()
+    problem = _import_ahead(invited.preload) if invited.preload else ""
     connection.send(KeeperReady(problem))
     if not problem:
-        Keeper(connection, imported, forks=bool(preload)).serve()
+        Keeper(connection, forks=bool(invited.preload)).serve()
+
+
+def _import_ahead(modules: Sequence[str]) -> str:
+    """Become a fork server; says why that cannot be, or nothing."""
+    from conformance.ranks import warm
+
+    try:
+        warm.up(modules)
+    except BaseException:
+        return traceback.format_exc()
+    if (count := posix.threads()) != 1:
+        return f"importing {', '.join(modules)} started threads: {count} run, expected 1; ranks cannot be forked"
+    gc.collect()
+    gc.freeze()  # a collection in a rank would touch, and so copy, every page that holds an object
+    return ""

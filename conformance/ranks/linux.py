@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil
 
-from conformance.ranks import channel, keeper, member
-from conformance.ranks.circumstances import START
-from conformance.ranks.environment import ONE_THREAD
+from conformance.ranks import channel
+from conformance.ranks.circumstances import Circumstances, roots
+from conformance.ranks.environment import FORK_SERVER
 from conformance.ranks.excerpt import excerpt
 from conformance.ranks.hub import HarnessError, Hub, Peer, Process
-from conformance.ranks.messages import Exited, Fork, Hello, KeeperReady, NotStarted, Spawn, Stop, Stopped
+from conformance.ranks.invitation import Invitation
+from conformance.ranks.messages import Exited, Fork, Hello, KeeperReady, NotStarted, Spawn, Started, Stop, Stopped
 
 assert sys.platform == "linux"
 
@@ -31,51 +32,39 @@ class LinuxStarter:
 
     Args:
         hub: where it connects back to.
-        python: the command that runs the interpreter.
-        environment: what the keeper starts with.
+        circumstances: of the pool.
         log: a file for its output.
         preload: modules to import ahead; with any, the keeper is a fork server.
-        roots: folders to import from.
+
+    Raises:
+        HarnessError: the interpreter cannot be started.
     """
 
-    def __init__(
-        self,
-        hub: Hub,
-        python: Sequence[str],
-        environment: Mapping[str, str],
-        log: Path,
-        preload: Sequence[str] = (),
-        roots: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, hub: Hub, circumstances: Circumstances, log: Path, preload: Sequence[str] = ()) -> None:
         self._hub = hub
         self._log = log
         self._processes: dict[int, Process] = {}
-        self._sessions: set[int] = set()
+        self._leaders: set[int] = set()
         self._ready = False
         self._stopped = False
         self._problem = ""
         self._peer = Peer(channel.new_secret(), self._heard, self._lost)
-        join = hub.expect(self._peer)
-        own = {
-            channel.JOIN_VARIABLE: join,
-            keeper.ROOTS_VARIABLE: os.pathsep.join(roots),
-            member.PRELOAD_VARIABLE: ",".join(preload),
-        }
-        if preload:
-            own |= {**ONE_THREAD, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        hub.expect(self._peer)
+        invited = Invitation(hub.door.port, self._peer.secret, roots(), tuple(preload))
+        command = circumstances.keeper_command
         try:
             with log.open("ab") as output:
                 self._keeper = subprocess.Popen(
-                    [*python, "-P", str(START), "keeper"],
+                    command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**environment, **own},
+                    env={**circumstances.environment, **(FORK_SERVER if preload else {}), **invited.variable()},
                     start_new_session=True,
                 )
         except OSError as error:
             hub.drop(self._peer)
-            raise HarnessError(f"cannot start {python[0]}: {error}") from None
+            raise HarnessError(f"cannot start {command[0]}: {error}") from None
 
     @property
     def alive(self) -> bool:
@@ -97,11 +86,10 @@ class LinuxStarter:
             words = self._last_words()
             raise HarnessError(f"the process that starts ranks was not ready within {timeout:.0f} s: {words}")
 
-    def fork(self, join: str) -> Process:
-        """Fork a rank that connects back as `join` says."""
-        port, _, secret = join.partition(":")
-        process = self._new(self._log)
-        self._ask(Fork(process.key, int(port), secret), process)
+    def fork(self, secret: str, log: Path) -> Process:
+        """Fork a rank that connects back with `secret` and will write to `log`."""
+        process = self._new(log)
+        self._ask(Fork(process.key, Invitation(self._hub.door.port, secret)), process)
         return process
 
     def spawn(self, command: Sequence[str], environment: dict[str, str], folder: Path, log: Path) -> Process:
@@ -109,10 +97,6 @@ class LinuxStarter:
         process = self._new(log)
         self._ask(Spawn(process.key, tuple(command), environment, folder, log), process)
         return process
-
-    def remember_session(self, pid: int) -> None:
-        """Note that `pid` leads a session of ranks, to end it even if the keeper is lost."""
-        self._sessions.add(pid)
 
     def stop(self, processes: Iterable[Process], patience: float) -> None:
         """Wait up to `patience` seconds for these to end, then kill them; nothing that they started is left.
@@ -131,6 +115,10 @@ class LinuxStarter:
             self.close()
             raise HarnessError(f"the process that starts ranks is lost: {words}")
 
+    def count(self, process: Process) -> int:
+        """Always 0: ranks count their own children, and orphans end with the next `stop`."""
+        return 0
+
     def close(self) -> None:
         """End the keeper and all that it started."""
         if self._peer.channel is None:
@@ -142,7 +130,7 @@ class LinuxStarter:
             self._keeper.kill()
             self._keeper.wait()
         if self._keeper.returncode != 0:
-            end_sessions(self._sessions)
+            end_sessions(self._leaders)
         self._lost()
         self._processes.clear()
 
@@ -162,6 +150,8 @@ class LinuxStarter:
                 self._ready = True
             case KeeperReady(problem=problem):
                 self._problem = problem
+            case Started(pid=pid):
+                self._leaders.add(pid)
             case Exited(key=key, exit_code=code, killed=killed):
                 if (process := self._processes.get(key)) is not None:
                     process.exit_code, process.killed = code, killed

@@ -1,4 +1,4 @@
-"""One rank's process: connect back, import ahead, run a scenario, report, leave."""
+"""One rank's process: connect back, import ahead, run scenarios, report, leave."""
 
 from __future__ import annotations
 
@@ -10,48 +10,60 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from conformance.ranks import channel, posix, shared_memory_op
-from conformance.ranks.messages import Hello, Order, Raised, Ready, Returned
+from conformance.ranks import channel, invitation, posix, shared_memory_op
+from conformance.ranks.messages import Clean, Hello, Order, Raised, Ready, Returned
 from conformance.ranks.outcome import RankError
 from conformance.ranks.plain import not_plain
+from conformance.ranks.restore import Picture
 
-PRELOAD_VARIABLE = "CONFORMANCE_RANKS_PRELOAD"
-"""Modules to import ahead, separated by commas."""
+_NUMBERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+"""The variables in which mpiexec tells a process its rank."""
 
 
 def main() -> NoReturn:
     """The life of a rank in a fresh interpreter."""
     posix.die_with(os.getppid())
-    port, _, secret = os.environ.pop(channel.JOIN_VARIABLE).partition(":")
-    preload = os.environ.pop(PRELOAD_VARIABLE, "")
+    invited = invitation.accept()
     speak_utf8()
-    connection = channel.connect(int(port), secret)
-    connection.send(Hello(os.getpid()))
-    import_ahead([name for name in preload.split(",") if name])
-    connection.send(Ready())
-    serve(connection, imported={})
+    number = next((int(os.environ[name]) for name in _NUMBERS if name in os.environ), None)
+    try:
+        connection = invited.connect()
+        connection.send(Hello(os.getpid(), number))
+        if invited.preload:
+            from conformance.ranks import warm
+
+            warm.up_as_far_as_possible(invited.preload)
+        connection.send(Ready())
+    except OSError:
+        leave(1)
+    serve(connection, invited.preload)
 
 
-def serve(connection: channel.Channel, imported: Mapping[str, str]) -> NoReturn:
-    """Take an order, run it, report, and leave when told to.
+def serve(connection: channel.Channel, preload: tuple[str, ...] = ()) -> NoReturn:
+    """Take orders, run them and report, until told to leave.
 
     Args:
         connection: to the harness.
-        imported: variables that imports have set in this process.
+        preload: what was imported ahead, to be restored after each of several orders.
     """
-    code = 0
+    picture: Picture | None = None
+    code = 1
     try:
-        order = connection.receive()
-        if isinstance(order, Order):
-            report = run(order, imported)
-            connection.send(report)
+        while isinstance(order := connection.receive(), Order):
+            if order.again and picture is None:
+                picture = Picture({name.partition(".")[0] for name in preload} - {"torch"})
+            report = run(order)
             code = 1 if isinstance(report, Raised) else 0
-            if code == 0:
-                connection.receive()  # peers may still need this rank; the harness says when to leave
+            if picture is not None:
+                picture.leave_folder()
+            connection.send(report)
+            if code == 1:
+                break
+            if order.again and picture is not None:
+                connection.send(Clean(picture.restore()))
     except (EOFError, OSError):
         code = 1
     leave(code)
@@ -65,17 +77,18 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def run(order: Order, imported: Mapping[str, str]) -> Returned | Raised:
+def run(order: Order) -> Returned | Raised:
     """Run the order's scenario in the circumstances that it names."""
     redirect(order.log)
-    os.environ.clear()
-    os.environ.update({**order.environment, **imported})
+    for name, value in order.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     os.chdir(order.setting.folder)
-    for root in reversed(order.roots):
-        if root not in sys.path:
-            sys.path.insert(0, root)
+    sys.path[:0] = [root for root in order.roots if root not in sys.path]
     sys.argv = ["scenario"]
-    if order.environment.get("CONFORMANCE_SHM_COMM") != "1":
+    if os.environ.get("CONFORMANCE_SHM_COMM") != "1":
         shared_memory_op.switch_off()
     with order.stacks.open("wb") as stacks:
         faulthandler.dump_traceback_later(order.deadline, file=stacks)
@@ -126,18 +139,6 @@ def find(scenario: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def import_ahead(modules: Sequence[str]) -> list[str]:
-    """Import what scenarios will need; what cannot be imported is left for the scenario to meet, and returned."""
-    failed = []
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except Exception as error:
-            failed.append(name)
-            print(f"import of {name} ahead of the scenario: {type(error).__name__}: {error}", file=sys.stderr)
-    return failed
 
 
 def redirect(log: Path) -> None:

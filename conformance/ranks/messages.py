@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from conformance.ranks.invitation import Invitation
 from conformance.ranks.outcome import RankError
 from conformance.setting import Setting
 
@@ -19,7 +20,7 @@ class Hello:
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
-    """Imports are done, an order may come."""
+    """An order may come."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Order:
     Attributes:
         scenario: `module:function`.
         setting: with `rank` filled in where the launcher plans it.
-        environment: all variables of the rank.
+        environment: variables to set, or with None to unset, over those that the process started with.
         roots: folders to import from, ahead of the rank's own.
         log: the file that stdout and stderr go to.
         stacks: the file for stack dumps.
@@ -39,7 +40,7 @@ class Order:
 
     scenario: str
     setting: Setting
-    environment: dict[str, str]
+    environment: dict[str, str | None]
     roots: tuple[str, ...]
     log: Path
     stacks: Path
@@ -66,7 +67,7 @@ class Raised:
 
 @dataclasses.dataclass(frozen=True)
 class Clean:
-    """After an order with `again`: whether the process is as it was before; `left` says what is not."""
+    """After an order with `again`: the process is as it was before, but for what `left` names."""
 
     left: str = ""
 
@@ -78,11 +79,10 @@ class Leave:
 
 @dataclasses.dataclass(frozen=True)
 class Fork:
-    """To a keeper: fork a rank that connects back to `port` with `secret`."""
+    """To a keeper: fork a rank that accepts `invitation`."""
 
     key: int
-    port: int
-    secret: str
+    invitation: Invitation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +102,14 @@ class Stop:
 
     keys: tuple[int, ...]
     patience: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """From a keeper: this one runs, with this process id, in a session of its own."""
+
+    key: int
+    pid: int
 
 
 @dataclasses.dataclass(frozen=True)

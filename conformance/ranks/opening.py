@@ -11,9 +11,11 @@ from pathlib import Path
 from conformance.ranks.circumstances import Circumstances
 from conformance.ranks.cold import ColdPool
 from conformance.ranks.environment import overlaid, without_launcher
+from conformance.ranks.launching import FromEnvironment
 from conformance.ranks.pool import RankPool
+from conformance.ranks.reservoir import REUSE, ReservoirPool
 
-MODES = ("auto", "forked", "cold")
+MODES = ("auto", "forked", "cold", "prewarmed")
 PRELOAD = ("torch", "deepspeed")
 
 
@@ -25,13 +27,16 @@ def open_pool(
     python: Sequence[str] = (sys.executable,),
     preload: Sequence[str] = PRELOAD,
     environment: Mapping[str, str | None] | None = None,
+    worlds: Sequence[int] = (2,),
+    reuse: int = REUSE,
 ) -> RankPool:
-    """Open a pool of ranks for launcher `env`.
+    """Open a pool of ranks.
 
     What it needs ahead of the first job starts in the background at once, so open it early.
 
     Args:
-        mode: `forked` (Linux), `cold`, or `auto`, the fastest that this operating system has.
+        mode: `forked` (Linux, launcher `env`), `prewarmed` (started ahead and used several times), `cold` (started when
+            needed), or `auto`, the first of these that can be had.
         launcher: how ranks learn who they are, `env`.
         folder: where the pool keeps its own logs, made if missing; None for one that goes when the pool is closed. Logs
             of ranks go to the folder of their cell.
@@ -39,6 +44,8 @@ def open_pool(
         preload: modules to import ahead; torch and DeepSpeed, and what the integration needs.
         environment: variables to set, or with None to unset, in all ranks of all jobs, over the caller's own (from
             which everything that a launcher or a cluster job has set is taken out first).
+        worlds: world sizes of the first jobs, for ranks started ahead.
+        reuse: how many jobs a prewarmed rank serves; 1 for single use.
 
     Raises:
         ValueError: this operating system has no such mode.
@@ -50,13 +57,15 @@ def open_pool(
     where = Path(tempfile.mkdtemp(prefix="conformance-ranks-")) if folder is None else folder.resolve()
     circumstances = Circumstances(tuple(python), variables, tuple(preload), where, passing=folder is None)
     if mode == "auto":
-        mode = "forked" if sys.platform == "linux" else "cold"
+        mode = "forked" if sys.platform == "linux" else "prewarmed"
     if mode == "cold":
-        return ColdPool(circumstances)
+        return ColdPool(circumstances, FromEnvironment(circumstances))
+    if mode == "prewarmed":
+        return ReservoirPool(circumstances, FromEnvironment(circumstances), reuse, worlds)
     if mode == "forked":
         if sys.platform == "linux":
             from conformance.ranks.fork_server import ForkedPool
 
             return ForkedPool(circumstances)
-        raise ValueError(f"ranks cannot be forked on {sys.platform}; use `cold`")
+        raise ValueError(f"ranks cannot be forked on {sys.platform}; use `prewarmed` or `cold`")
     raise ValueError(f"unknown mode of ranks {mode!r}; expected one of {', '.join(MODES)}")

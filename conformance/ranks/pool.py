@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from conformance.ranks import ports
 from conformance.ranks.circumstances import Circumstances
-from conformance.ranks.hub import HarnessError, Hub, Process, Starter
+from conformance.ranks.crew import Crew, await_ready
+from conformance.ranks.hub import HarnessError, Hub, Starter
 from conformance.ranks.job import Job
+from conformance.ranks.launching import Launcher
 from conformance.ranks.messages import Order
 from conformance.ranks.outcome import Outcome, RankReport
-from conformance.ranks.rank_set import Member, await_ready, watch
+from conformance.ranks.watch import watch
 
 
 class RankPool(Protocol):
@@ -28,7 +31,7 @@ class RankPool(Protocol):
 
         Args:
             job: what to run.
-            fresh: use only processes that have run no job before.
+            fresh: use only processes that have run no job before, to confirm what a reused set came to.
         """
         ...
 
@@ -41,11 +44,20 @@ class RankPool(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """What a kind of pool makes of a job: the ranks' reports, and `Outcome.mode`."""
+
+    reports: Sequence[RankReport]
+    mode: str
+
+
 class Pool(abc.ABC):
     """The frame of a pool; each kind says how the ranks of a job come to be."""
 
-    def __init__(self, circumstances: Circumstances) -> None:
+    def __init__(self, circumstances: Circumstances, launcher: Launcher) -> None:
         self.circumstances = circumstances
+        self.launcher = launcher
         self.hub = Hub()
         self._jobs = 0
         self._closed = False
@@ -54,18 +66,17 @@ class Pool(abc.ABC):
         """See `RankPool.run`."""
         begin = time.monotonic()
         self._jobs += 1
-        mode = self.mode(job, fresh)
-        reports: tuple[RankReport, ...] = ()
+        made = Attempt((), "")
         error = None
         try:
             if self._closed:
                 raise HarnessError("the pool of ranks is closed")
-            reports = tuple(self.attempt(job, mode))
+            made = self.attempt(job, fresh)
         except HarnessError as problem:
             error = str(problem)
         except OSError as problem:
             error = f"{type(problem).__name__}: {problem}"
-        return Outcome(reports, time.monotonic() - begin, mode, error)
+        return Outcome(tuple(made.reports), time.monotonic() - begin, made.mode, error)
 
     def expect(self, worlds: Sequence[int]) -> None:
         """See `RankPool.expect`; of no use where ranks start only when needed."""
@@ -81,11 +92,7 @@ class Pool(abc.ABC):
                 shutil.rmtree(self.circumstances.folder, ignore_errors=True)
 
     @abc.abstractmethod
-    def mode(self, job: Job, fresh: bool) -> str:
-        """How `job` is to be run, as `Outcome.mode` says it."""
-
-    @abc.abstractmethod
-    def attempt(self, job: Job, mode: str) -> Sequence[RankReport]:
+    def attempt(self, job: Job, fresh: bool) -> Attempt:
         """Run `job`.
 
         Raises:
@@ -106,42 +113,44 @@ class Pool(abc.ABC):
         folder.mkdir()
         return folder
 
-    def conduct(
-        self, job: Job, members: Sequence[Member], orders: Sequence[Order], starter: Starter
-    ) -> list[RankReport]:
-        """Give started members their orders and watch them.
+    def conduct(self, job: Job, crews: Sequence[Crew], orders: Sequence[Order], starter: Starter) -> list[RankReport]:
+        """Give started crews their orders and watch them.
 
-        Whatever goes wrong, Ctrl-C included, no member is left running.
+        Whatever goes wrong, Ctrl-C included, no crew is left running.
         """
         try:
-            await_ready(self.hub, members)
+            await_ready(self.hub, crews)
+            members = [member for crew in crews for member in crew.members]
+            for crew in crews:
+                crew.jobs += 1
             for member, order in zip(members, orders, strict=True):
                 member.give(order)
             return watch(self.hub, members, job.deadline, starter)
         except BaseException:
-            self.abandon(members, starter)
+            stop(crews, starter)
             raise
 
-    def abandon(self, members: Sequence[Member], starter: Starter) -> None:
-        """End members in the middle of whatever they do."""
-        for member in members:
-            self.hub.drop(member)
-        processes: set[Process] = {member.process for member in members if member.process is not None}
-        starter.stop([process for process in processes if not process.ended], 0.0)
-
-    def run_cold(self, job: Job, starter: Starter) -> list[RankReport]:
+    def run_cold(self, job: Job, starter: Starter) -> Attempt:
         """Run a job in fresh interpreters, in which its variables hold from the very start."""
         port = ports.reserve()
+        crews: list[Crew] = []
         try:
-            orders = self.circumstances.orders(job, self.papers(job), port.number)
-            members = []
-            for order in orders:
-                member = Member()
-                variables = self.circumstances.join(order.environment, self.hub.expect(member))
-                member.process = starter.spawn(
-                    self.circumstances.rank_command, variables, order.setting.folder, order.log
-                )
-                members.append(member)
-            return self.conduct(job, members, orders, starter)
+            orders = self.launcher.orders(job, self.papers(job), port.number)
+            size = self.launcher.together(job.setting.world)
+            for first in orders[::size]:
+                log = first.log if size == 1 else first.log.with_name("mpiexec.log")
+                folder = first.setting.folder
+                crews.append(self.launcher.start(self.hub, starter, size, first.environment, folder, log))
+            return Attempt(self.conduct(job, crews, orders, starter), "cold")
         finally:
             port.release()
+            for crew in crews:
+                crew.drop()
+
+
+def stop(crews: Iterable[Crew], starter: Starter) -> None:
+    """End crews in the middle of whatever they do, and what others have left behind."""
+    doomed = list(crews)
+    for crew in doomed:
+        crew.drop()
+    starter.stop([crew.process for crew in doomed], 0.0)

@@ -21,5 +21,5 @@ def open_starter(hub: Hub, circumstances: Circumstances) -> Starter:
     if sys.platform == "linux":
         from conformance.ranks.linux import LinuxStarter
 
-        return LinuxStarter(hub, circumstances.python, circumstances.environment, circumstances.folder / "keeper.log")
+        return LinuxStarter(hub, circumstances, circumstances.folder / "keeper.log")
     raise HarnessError(f"ranks can be started on linux and win32; this is {sys.platform}")

@@ -1,4 +1,4 @@
-"""What the fork server does once so that no rank has to: imports, and what DeepSpeed imports or probes on first use."""
+"""What is done once so that no scenario has to: imports, and what DeepSpeed imports or probes on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _LAZY = (
     "torch.optim",
     "torch._dynamo",
     "torch._inductor",
-    "torch.distributed",
     "torch.distributed.distributed_c10d",
     "deepspeed.runtime.zero.stage3",
     "deepspeed.runtime.zero.stage_1_and_2",
@@ -24,6 +23,7 @@ _LAZY = (
     "deepspeed.runtime.fp16.unfused_optimizer",
     "deepspeed.checkpoint",
 )
+"""Modules that an engine imports when it is made; those of other versions are passed over."""
 
 
 def up(modules: Sequence[str]) -> None:
@@ -34,6 +34,23 @@ def up(modules: Sequence[str]) -> None:
     """
     for name in modules:
         importlib.import_module(name)
+    _first_uses()
+
+
+def up_as_far_as_possible(modules: Sequence[str]) -> None:
+    """As `up`, but what cannot be imported is left for the scenario to meet, and named on stderr."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            print(f"import of {name} ahead of the scenario: {type(error).__name__}: {error}", file=sys.stderr)
+    try:
+        _first_uses()
+    except Exception as error:
+        print(f"imports ahead of the scenario: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _first_uses() -> None:
     torch = sys.modules.get("torch")
     if torch is None:
         return

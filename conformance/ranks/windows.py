@@ -168,6 +168,11 @@ if sys.platform == "win32":
                     raise HarnessError(f"process {popen.pid} or one that it started cannot be killed")
                 process.exit_code = _as_signed(popen.wait())
 
+        def count(self, process: Process) -> int:
+            """How many processes run in its job object."""
+            running = self._running.get(process)
+            return running[1].active() if running is not None else 0
+
         def close(self) -> None:
             """Kill everything."""
             self.stop(list(self._running), 0.0)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.ranks import Job, RankPool, open_pool
+from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
 from conformance.setting import Setting
 
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)  # where ranks find rank_scenarios, too
 
+from rank_support import descendants, statuses, wait_until  # noqa: E402
+
 JobMaker = Callable[..., Job]
+LATE = 5.0
+"""Seconds past its deadline at which a job must be over."""
 
 
 @pytest.fixture
@@ -42,19 +47,44 @@ def make_job(tmp_path: Path) -> JobMaker:
 
 
 @pytest.fixture(scope="session")
-def pools() -> Iterator[Callable[[str], RankPool]]:
-    """One pool a mode; `light` is cold without imports ahead."""
+def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RankPool]]:
+    """One pool a mode, started when first asked for; a mode that is called light imports nothing ahead."""
     opened: dict[str, RankPool] = {}
 
     def pool(mode: str) -> RankPool:
-        if mode not in opened:
+        if mode not in opened:  # a first job shows it at work, and keeps its start out of what tests time
             environment = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-            options: dict[str, Any] = {"mode": mode, "environment": environment}
-            if mode == "light":
-                options |= {"mode": "cold", "preload": ()}
-            opened[mode] = open_pool(**options)
+            light = {"preload": ()} if mode.startswith("light ") else {}
+            opened[mode] = open_pool(mode=mode.removeprefix("light "), environment=environment, **light)
+            folder = tmp_path_factory.mktemp("first")
+            setting = Setting({}, None, 1, "env", "gloo", "cpu", "bare", folder)
+            first = opened[mode].run(Job("first", "rank_scenarios:echo", setting, 20.0))
+            assert statuses(first) == [RankStatus.RETURNED], first
         return opened[mode]
 
     yield pool
     for each in opened.values():
         each.close()
+
+
+@pytest.fixture
+def run(mode: str, pools: Callable[[str], RankPool], make_job: JobMaker) -> Iterator[Callable[..., Outcome]]:
+    """Runs a planted scenario; afterwards shows that the pool still works and that nothing is left."""
+    pool = pools(mode)
+    before = descendants()
+
+    def run_planted(scenario: str, **options: object) -> Outcome:
+        begin = time.monotonic()
+        job = make_job(scenario, **options)
+        outcome = pool.run(job)
+        assert time.monotonic() - begin < job.deadline + LATE
+        assert outcome.harness_error is None
+        assert [report.rank for report in outcome.reports] == list(range(job.setting.world))
+        return outcome
+
+    yield run_planted
+    if "prewarmed" not in mode:  # whose waiting ranks are rightly there
+        assert wait_until(lambda: descendants() <= before, 2.0), descendants() - before
+    after = pool.run(make_job("echo"))
+    assert statuses(after) == [RankStatus.RETURNED] * 2
+    assert [report.observation["rank"] for report in after.reports if report.observation] == [0, 1]

@@ -21,7 +21,7 @@ from conformance.setting import Setting  # noqa: E402
 def main() -> None:
     mode, folder, way = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     setting = Setting({"then": "hang"}, None, 2, "env", "gloo", "cpu", "bare", folder)
-    pool = open_pool(mode="cold" if mode == "light" else mode, preload=("json",))
+    pool = open_pool(mode=mode, preload=("json",))
     if way == "exit":
         threading.Thread(target=leave_when_started, args=(folder,), daemon=True).start()
     pool.run(Job("planted/leave_children", "rank_scenarios:leave_children", setting, deadline=300.0))

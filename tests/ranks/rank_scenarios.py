@@ -23,7 +23,12 @@ def echo(setting: Setting) -> dict[str, Any]:
 
 
 def variables(setting: Setting) -> dict[str, Any]:
-    return {"environment": dict(os.environ), "folder": str(Path.cwd()), "threads": threading.active_count()}
+    return {
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "threads": threading.active_count(),
+        "pid": os.getpid(),
+    }
 
 
 def hang(setting: Setting) -> NoReturn:
@@ -237,8 +242,43 @@ def train(setting: Setting) -> dict[str, Any]:
     engine.destroy()
     torch.distributed.destroy_process_group()
     return {
+        "pid": os.getpid(),
+        "path": list(sys.path),
+        "grad": torch.is_grad_enabled(),
+        "linear": torch.nn.functional.linear.__module__,
         "weights": hashlib.sha256(weights).hexdigest(),
         "losses": losses,
         "default": str(torch.get_default_dtype()),
         "random": [random.random(), float(numpy.random.random()), first],
     }
+
+
+def litter(setting: Setting) -> dict[str, Any]:
+    """Leaves torch and DeepSpeed as a careless trainer would: nothing destroyed, defaults changed."""
+    import logging
+    import warnings
+
+    import deepspeed
+    import torch
+
+    deepspeed.init_distributed("gloo", verbose=False)
+    model = torch.nn.Linear(8, 8)
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": {"stage": 3},
+        "optimizer": {"type": "Adam", "params": {"torch_adam": True}},
+    }
+    engine, _, _, _ = deepspeed.initialize(model=model, config=config)
+    loss = engine(torch.ones(1, 8)).sum()
+    engine.backward(loss)
+    engine.step()
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    torch.manual_seed(5)
+    torch.nn.functional.linear = lambda *_: None
+    torch.nn.modules.module.register_module_forward_hook(lambda *_: 1 / 0)
+    warnings.simplefilter("error")
+    logging.getLogger("DeepSpeed").setLevel(logging.CRITICAL)
+    os.environ["DEEPSPEED_TIMEOUT"] = "nonsense"
+    sys.path.insert(0, "left-behind")
+    return {"pid": os.getpid(), "open": (setting.folder / "open.txt").open("w", encoding="utf-8").closed}

@@ -8,8 +8,12 @@ from collections.abc import Callable
 
 import psutil
 
-LIGHT_MODES = ["forked", "light"] if sys.platform == "linux" else ["light"]
-"""Modes in which a job that needs no torch starts at once."""
+from conformance.ranks import Outcome, RankStatus
+
+FAST = "forked" if sys.platform == "linux" else "prewarmed"
+"""The mode that `auto` takes."""
+LIGHT_MODES = ["light cold", "light prewarmed", *(["forked"] if sys.platform == "linux" else [])]
+"""Modes in which a job that needs no torch starts at once; light ones import nothing ahead."""
 
 
 def running(pid: int) -> bool:
@@ -45,3 +49,8 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def statuses(outcome: Outcome) -> list[RankStatus]:
+    """How the ranks ended, in rank order."""
+    return [report.status for report in outcome.reports]

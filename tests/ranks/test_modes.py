@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rank_support import FAST
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
 
 JobMaker = Callable[..., Job]
-FAST = "forked" if sys.platform == "linux" else "prewarmed"
 
 
 def observations(outcome: Outcome) -> list[dict]:
@@ -22,7 +22,7 @@ def observations(outcome: Outcome) -> list[dict]:
 
 
 def without_luck(outcome: Outcome) -> list[dict]:
-    return [{name: value for name, value in each.items() if name != "random"} for each in observations(outcome)]
+    return [{name: value for name, value in each.items() if name not in ("random", "pid")} for each in observations(outcome)]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_jobs_that_need_fresh_interpreters_get_them(pools: Callable[[str], RankP
     assert "DS_ACCELERATOR" not in observation["environment"]
 
 
-@pytest.mark.parametrize("mode", [FAST, "light"])
+@pytest.mark.parametrize("mode", [FAST, "light cold"])
 def test_variables_of_a_rank(
     pools: Callable[[str], RankPool], make_job: JobMaker, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

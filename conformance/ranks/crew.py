@@ -1,0 +1,155 @@
+"""Processes that can be ranks, as the harness knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from conformance.ranks import channel
+from conformance.ranks.excerpt import excerpt
+from conformance.ranks.hub import HarnessError, Hub, Peer, Process
+from conformance.ranks.messages import Clean, Hello, Leave, Order, Raised, Ready, Returned
+
+START_TIMEOUT = 180.0
+"""Seconds for processes to start and import."""
+
+
+class Member(Peer):
+    """One process that can be a rank."""
+
+    def __init__(self, secret: str, process: Callable[[], Process]) -> None:
+        super().__init__(secret, self._hear)
+        self._process = process
+        self.hello: Hello | None = None
+        self.ready = False
+        """It waits for an order."""
+        self.order: Order | None = None
+        """What it was last asked to do."""
+        self.report: Returned | Raised | None = None
+        """What came of it."""
+        self.unclean = ""
+        """What it could not clean up after its last job."""
+
+    @property
+    def process(self) -> Process:
+        """The process that the harness has started for it: its own, or the mpiexec above it."""
+        return self._process()
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more can come from it."""
+        return self.lost or (self.process.ended and self.channel is None)
+
+    def give(self, order: Order) -> None:
+        """Hand it its part of a job."""
+        self.ready = False
+        self.report = None
+        self.order = order
+        self.send(order)
+
+    def leave(self) -> None:
+        """Tell it to end."""
+        self.send(Leave())
+
+    def _hear(self, message: object) -> None:
+        match message:
+            case Hello():
+                self.hello = message
+            case Ready():
+                self.ready = True
+            case Returned() | Raised():
+                self.report = message
+            case Clean(left=left):
+                self.unclean = left
+                self.ready = not left
+
+
+class Crew:
+    """Processes that were started together: one with launcher `env`, a whole world with mpiexec.
+
+    Args:
+        size: how many there will be.
+        shared: whether all connect back with one secret, each telling its number.
+    """
+
+    def __init__(self, hub: Hub, size: int, shared: bool) -> None:
+        self.size = size
+        self.jobs = 0
+        """How many it has been given."""
+        self.process: Process
+        self.population = 0
+        """How many processes it counted, where its starter can tell, before its first job."""
+        self._hub = hub
+        self._shared = shared
+        self.secret = channel.new_secret()
+        self._members: list[Member] = []
+        if shared:
+            hub.expect_several(self.secret, self._admit)
+        else:
+            hub.expect(self._admit())
+
+    @property
+    def members(self) -> list[Member]:
+        """Its processes, in rank order, once all have told their number."""
+        if not self._shared:
+            return self._members
+        return sorted(self._members, key=lambda member: -1 if member.hello is None else member.hello.rank or 0)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all wait for an order."""
+        return len(self._members) == self.size and all(member.ready for member in self._members)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it can never be ready (again)."""
+        return self.process.ended or any(member.gone or member.unclean for member in self._members)
+
+    def drop(self) -> None:
+        """Hear no more of it."""
+        self._hub.forget(self.secret)
+        for member in self._members:
+            self._hub.drop(member)
+
+    def words(self) -> str:
+        """The end of what it wrote before its first job."""
+        return excerpt(self.process.log, head=0, tail=2048).strip() or "(empty)"
+
+    def _admit(self) -> Member:
+        member = Member(self.secret, lambda: self.process)
+        self._members.append(member)
+        return member
+
+
+def await_ready(hub: Hub, crews: Sequence[Crew], timeout: float = START_TIMEOUT) -> None:
+    """Wait until every crew is ready for its orders, or broken.
+
+    Raises:
+        HarnessError: one could not be started, is not complete, or is not ready in time.
+    """
+    hub.wait(lambda: all(crew.ready or crew.broken for crew in crews), timeout)
+    for crew in crews:
+        if crew.process.failure:
+            raise HarnessError(f"ranks could not be started: {crew.process.failure}")
+        if crew.ready:
+            check_numbers(crew)
+        elif not crew.broken:
+            raise HarnessError(f"ranks were not ready within {timeout:.0f} s; their log ends: {crew.words()}")
+        elif len(crew.members) < crew.size:
+            state = f"{len(crew.members)} of {crew.size} ranks have come; exit code {crew.process.exit_code}"
+            raise HarnessError(f"mpiexec has ended ({state}); its log ends: {crew.words()}")
+
+
+def check_numbers(crew: Crew) -> None:
+    """See that mpiexec has numbered its ranks.
+
+    Raises:
+        HarnessError: it has not.
+    """
+    if crew.size == 1 and crew.members[0].hello is not None and crew.members[0].hello.rank is None:
+        return
+    found = [member.hello.rank if member.hello is not None else None for member in crew.members]
+    if found != list(range(crew.size)):
+        raise HarnessError(
+            f"mpiexec has numbered its {crew.size} ranks {found}; "
+            "expected PMI_RANK or OMPI_COMM_WORLD_RANK to count them from 0"
+        )
