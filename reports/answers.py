@@ -117,16 +117,17 @@ def answer(matrix: Matrix, column: Column, cells: Sequence[Cell]) -> Answered:
     """The plain answer that the cells' verdicts in one column come to."""
     held = [(cell, slot) for cell in cells if (slot := matrix.slot(cell, column)) is not None]
     tally = Tally(Counter(slot.verdict for _, slot in held))
-    catches = [text for words, verdicts in _CATCHES if (text := _catch(held, verdicts, words))]
+    catches = [text for verdicts, words in _CATCHES if (text := _catch(held, verdicts, *words))]
     return Answered(_answer(tally), tally, "; ".join(catches))
 
 
 _CATCHES = (
-    ("failing", frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT})),
-    ("known issue", frozenset({Verdict.XFAIL})),
-    ("known issue gone", frozenset({Verdict.XPASS})),
-    ("refused", frozenset({Verdict.UNSUPPORTED})),
+    (frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT}), ("{} failing", "{} failing", "{} failing")),
+    (frozenset({Verdict.XFAIL}), ("{}: known issue", "{} known issue", "{} known issues")),
+    (frozenset({Verdict.XPASS}), ("{}: known issue gone", "{} known issue gone", "{} known issues gone")),
+    (frozenset({Verdict.UNSUPPORTED}), ("{} refused", "{} refused", "{} refused")),
 )
+"""For what makes a catch: the words with an axis value, for one cell, and for more."""
 
 
 def _answer(tally: Tally) -> Answer:
@@ -138,7 +139,9 @@ def _answer(tally: Tally) -> Answer:
     return Answer.WORKS if tally[Verdict.PASS] == tally.tested and not tally.refused else Answer.CATCH
 
 
-def _catch(held: Sequence[tuple[Cell, Slot]], verdicts: frozenset[Verdict], words: str) -> str:
+def _catch(
+    held: Sequence[tuple[Cell, Slot]], verdicts: frozenset[Verdict], with_value: str, of_one: str, of_more: str
+) -> str:
     """`fp16 refused` where one axis value tells exactly which cells; else `3 refused`."""
     hit = [cell for cell, slot in held if slot.verdict in verdicts]
     if not hit:
@@ -149,8 +152,8 @@ def _catch(held: Sequence[tuple[Cell, Slot]], verdicts: frozenset[Verdict], word
             cell.axes.get(axis) != value for cell in clear
         )
         if clear and tells:
-            return f"{_axis_words(axis, value)} {words}"
-    return f"{len(hit)} {words}"
+            return with_value.format(_axis_words(axis, value))
+    return (of_one if len(hit) == 1 else of_more).format(len(hit))
 
 
 def _axis_words(axis: str, value: AxisValue) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from conformance.records import Provenance, Record, RuleText, to_line
 from conformance.run_header import RunHeader
 from conformance.verdicts import Verdict
+from reports.answers import headline_groups
 from reports.matrix import AxisValue, Cell, Column, ColumnKey, Matrix, Problem, Run, Slot
 
 WORST_FIRST = (
@@ -257,7 +258,9 @@ def _cells(
         record = newest[id]
         rules = tuple(rule.id for rule in record.rules)
         cells.append(Cell(id, record.suite, record.case, record.axes, record.title, rules))
-    suites = {suite: place for place, suite in enumerate(dict.fromkeys(cell.suite for cell in cells))}
+    # Suites in the order of the questions that people ask, then as they come.
+    asked = [choice.suite for group in headline_groups() for headline in group.headlines for choice in headline.cells]
+    suites = {suite: place for place, suite in enumerate(dict.fromkeys([*asked, *(cell.suite for cell in cells)]))}
     cases = {case: place for place, case in enumerate(dict.fromkeys((cell.suite, cell.case) for cell in cells))}
     return tuple(sorted(cells, key=lambda cell: (suites[cell.suite], cases[cell.suite, cell.case])))
 

@@ -13,6 +13,8 @@ const matrix = {
   open: new Set(),
   shut: new Set(),
   whole: new Set(),
+  rows: new Map(),
+  drawn: "",
 };
 
 function chip(letter, text) {
@@ -102,33 +104,54 @@ function showRows() {
   const filtered = Object.values(query).some(Boolean);
   matrix.auto = filtered && cells.length <= FEW;
   matrix.found.textContent = filtered ? plural(cells.length, "cell") + " of " + CELLS.length.toLocaleString("en") : plural(cells.length, "cell");
+  const rows = rowsOf(cells, columns);
+  // What has not changed is not drawn again: typing then costs next to nothing.
+  const drawn = JSON.stringify([query.at, rows.map((row) => row.key)]);
+  if (drawn === matrix.drawn) return;
+  if (query.at !== matrix.at) matrix.rows.clear();
+  matrix.drawn = drawn;
+  matrix.at = query.at;
   table.tHead.replaceChildren(el("tr", {},
     el("th", { scope: "col", class: "corner" }, el("span", { class: "quiet" }, "Suite, case, cell")),
     columns.map(columnHead),
   ));
-  const body = el("tbody", {});
+  const kept = new Map(rows.map((row) => [row.key, matrix.rows.get(row.key) || row.make()]));
+  table.tBodies[0].replaceChildren(...kept.values());
+  matrix.rows = kept;
+}
+
+// The rows to show: a key that tells all that a row depends on, and how to make it.
+function rowsOf(cells, columns) {
+  const rows = [];
+  const group = (kind, key, label, members) => rows.push({
+    key: [kind, key, isOpen(key), ...members.map((cell) => cell.number)].join(" "),
+    make: () => groupRow(kind, key, label, members, columns),
+  });
+  const single = (cell, label, kind) => rows.push({ key: kind + "=" + cell.number, make: () => cellRow(cell, label, columns, kind) });
   let room = MANY;
   for (const [suite, members] of groupBy(cells, (cell) => data.suites[cell.suite])) {
-    body.append(groupRow("suite", suite, suite, members, columns));
+    group("suite", suite, suite, members);
     if (!isOpen(suite)) continue;
     for (const [key, cases] of groupBy(members, (cell) => cell.key)) {
-      // A case without axes is its only cell.
-      if (cases.length === 1 && !cases[0].axes) {
-        body.append(cellRow(cases[0], cases[0].case, columns));
+      // A case of one cell is not worth a row of its own.
+      if (cases.length === 1) {
+        single(cases[0], cases[0].case + " " + axesOf(cases[0]), "case");
         continue;
       }
-      body.append(groupRow("case", key, cases[0].case, cases, columns));
+      group("case", key, cases[0].case, cases);
       if (!isOpen(key)) continue;
       const shown = matrix.whole.has(key) ? cases : cases.slice(0, room);
       room = Math.max(0, room - shown.length);
-      for (const cell of shown) body.append(cellRow(cell, cell.axes.slice(1, -1).replace(/,/g, " ") || cell.case, columns));
-      if (shown.length < cases.length) {
-        body.append(el("tr", { class: "cell" }, el("th", { scope: "row" }, el("button", { type: "button", "data-key": key }, "show " + plural(cases.length - shown.length, shown.length ? "more cell" : "cell")))));
-      }
+      for (const cell of shown) single(cell, axesOf(cell) || cell.case, "cell");
+      if (shown.length < cases.length) rows.push({ key: [key, cases.length, shown.length].join(" "), make: () => moreRow(key, cases.length - shown.length, shown.length > 0) });
     }
   }
-  if (!cells.length) body.append(el("tr", {}, el("td", { colspan: columns.length + 1 }, "No cell is left: clear a filter.")));
-  table.tBodies[0].replaceWith(body);
+  if (!cells.length) rows.push({ key: "none", make: () => el("tr", {}, el("td", { colspan: columns.length + 1 }, "No cell is left: clear a filter.")) });
+  return rows;
+}
+
+function moreRow(key, count, some) {
+  return el("tr", { class: "cell" }, el("th", { scope: "row" }, el("button", { type: "button", "data-key": key }, "show " + plural(count, some ? "more cell" : "cell"))));
 }
 
 function columnHead(column) {
@@ -179,8 +202,12 @@ function tally(letters) {
   return el("span", { class: "tally" }, chips);
 }
 
-function cellRow(cell, label, columns) {
-  return el("tr", { class: "cell" },
+function axesOf(cell) {
+  return cell.axes.slice(1, -1).replace(/,/g, " ");
+}
+
+function cellRow(cell, label, columns, kind) {
+  return el("tr", { class: kind },
     el("th", { scope: "row" }, el("a", { href: fragment("cell", { id: cell.id, at: matrix.query.at }), class: "mono" }, label)),
     columns.map((column) => {
       const letter = column.verdicts[cell.number];

@@ -33,7 +33,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def render(matrix: Matrix) -> str:
     """The text of a JUnit XML file."""
-    root = ET.Element("testsuites", name="deepspeed conformance")
+    root = ET.Element("testsuites")
     for number, column in enumerate(matrix.columns):
         root.append(_suite(matrix, column, number))
     ET.indent(root, " ")

@@ -74,6 +74,9 @@ def test_the_catch_names_the_axis_value_that_makes_the_difference() -> None:
     assert answered([P, F, P, F], ids).catch == "clip 1 failing"
     assert answered([P, F, P, P], ids).catch == "1 failing"
     assert answered([P, F, U, U], ids).catch == "1 failing; fp16 refused"
+    assert answered([P, P, K, K], ids).catch == "fp16: known issue"
+    assert answered([K, P, P, K], ids).catch == "2 known issues"
+    assert answered([X, P, P, P], ids).catch == "1 known issue gone"
 
 
 def test_the_detail_says_what_was_not_tested() -> None:

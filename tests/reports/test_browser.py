@@ -133,10 +133,10 @@ def test_drilling_down_from_suite_to_cell_and_back(tab: Tab) -> None:
     page = tab.go("#matrix")
     assert rows(page) == [
         "initialize 6 cells",
+        "launch 2 cells",
         "zero 96 cells",
         "checkpoint 8 cells",
         "offload 4 cells",
-        "launch 2 cells",
     ]
     page.get_by_role("button", name="zero 96 cells").click()
     page.get_by_role("button", name="train 96 cells").click()

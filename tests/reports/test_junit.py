@@ -28,7 +28,9 @@ def test_it_is_valid_as_jenkins_reads_it() -> None:
 
 
 def test_it_has_what_ants_schema_asks_for_too() -> None:
-    for number, suite in enumerate(ET.fromstring(everything())):
+    root = ET.fromstring(everything())
+    assert root.attrib == {}
+    for number, suite in enumerate(root):
         assert {"name", "package", "id", "timestamp", "hostname", "tests", "failures", "errors", "time"} <= set(
             suite.attrib
         )
