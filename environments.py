@@ -210,15 +210,16 @@ class Environment:
         variables = {"base": str(self.folder), "platbase": str(self.folder)}
         return Path(sysconfig.get_path("purelib", "venv", variables))
 
-    def variables(self, environ: Mapping[str, str]) -> dict[str, str | None]:
+    def variables(self, environ: Mapping[str, str], *also: Environment) -> dict[str, str | None]:
         """The variables under which its programs run: found first on PATH, and no other Python's home.
 
         Args:
             environ: the present variables; only PATH is read.
+            also: environments whose programs are found on PATH too.
         """
-        folders = list(self._program_folders())
+        folders = [folder for each in (self, *also) for folder in each._program_folders()]
         return {
-            "PATH": os.pathsep.join([*map(str, folders), environ.get("PATH", "")]),
+            "PATH": os.pathsep.join([*map(str, dict.fromkeys(folders)), environ.get("PATH", "")]),
             "VIRTUAL_ENV": str(self.folder),
             "PYTHONHOME": None,
         }
@@ -319,11 +320,13 @@ def _only_one(path: Path, waiting: str, say: Callable[[str], None]) -> Iterator[
 
 @contextlib.contextmanager
 def _in_use(path: Path) -> Iterator[None]:
+    lock = FileLock(path, is_singleton=True)  # Two layers of one session use the same stack.
     try:
-        with FileLock(path):
+        with lock:
             yield
     finally:
-        path.unlink(missing_ok=True)
+        if not lock.is_locked:
+            path.unlink(missing_ok=True)
 
 
 def _refuse_if_used(users: Path, name: str) -> None:

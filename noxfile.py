@@ -104,12 +104,16 @@ def wine(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """The harness's own tests: -- PYTEST OPTIONS"""
+    """The harness's own tests: -- PYTEST OPTIONS; brings an MPI"""
     if not has_compiler():
         session.log("no C++ compiler on PATH: tests that build ops are reported as not run")
     options = options_of(session)
-    with prepared(session, options, DEVELOP) as environment:
-        fail_unless_zero(session, run(session, environment, "pytest", *options.rest))
+    with contextlib.ExitStack() as held:
+        environment = held.enter_context(prepared(session, options, DEVELOP))
+        mpi = (options.mpi_group,) if options.mpi_group else ()
+        # On PATH only: the tests' own environment is one in which mpi4py finds no MPI by itself.
+        also = [held.enter_context(prepared(session, options, group)) for group in mpi]
+        fail_unless_zero(session, run(session, environment, "pytest", *options.rest, mpi=options.mpi, also=also))
 
 
 @nox.session(venv_backend="none")
@@ -125,10 +129,9 @@ def bench(session: nox.Session) -> None:
     """Speed of the harness: -- ranks (forked against cold, the default) or -- transport (MPI against gloo)"""
     options = options_of(session)
     subject, rest = subject_of(options.rest, ("ranks", "transport"))
-    with_mpi = subject == "transport"
-    variables = {MPI_VARIABLE: options.mpi} if with_mpi else {}
-    with prepared(session, options, options.mpi_group if with_mpi else None) as environment:
-        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest, variables=variables))
+    mpi, group = (options.mpi, options.mpi_group) if subject == "transport" else (None, None)
+    with prepared(session, options, group) as environment:
+        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest, mpi=mpi))
 
 
 @nox.session(venv_backend="none")
@@ -290,10 +293,9 @@ def run_lane(session: nox.Session, lane: str) -> None:
     words = ["run", "--lane", lane]
     if options.stack != DEFAULT_STACK:
         words += ["--stack", options.stack]
-    with_mpi = lane.endswith("_mpi") and why is None
-    variables = {MPI_VARIABLE: options.mpi} if with_mpi else {}
-    with prepared(session, options, options.mpi_group if with_mpi else None) as environment:
-        hand_on(session, run(session, environment, "conformance", *words, *options.rest, variables=variables))
+    mpi, group = (options.mpi, options.mpi_group) if lane.endswith("_mpi") and why is None else (None, None)
+    with prepared(session, options, group) as environment:
+        hand_on(session, run(session, environment, "conformance", *words, *options.rest, mpi=mpi))
 
 
 def environments_folder(session: nox.Session) -> Path:
@@ -343,14 +345,25 @@ class AnyCode(Iterable[int]):
         return iter((self.code,))
 
 
-def run(session: nox.Session, environment: Environment, *words: str, variables: Mapping[str, str] | None = None) -> int:
-    """Run `python -m WORDS` in an environment, with variables set on top, and return its exit code."""
+def run(
+    session: nox.Session,
+    environment: Environment,
+    *words: str,
+    mpi: str | None = None,
+    also: Sequence[Environment] = (),
+) -> int:
+    """Run `python -m WORDS` in an environment and return its exit code.
+
+    Args:
+        mpi: what CONFORMANCE_MPI says; None leaves it as it is.
+        also: environments whose programs are found on PATH too.
+    """
     ended = AnyCode()
     session.run(
         str(environment.python),
         "-m",
         *words,
-        env={**environment.variables(os.environ), **(variables or {})},
+        env={**environment.variables(os.environ, *also), **({} if mpi is None else {MPI_VARIABLE: mpi})},
         external=True,
         success_codes=ended,
         stderr=None,

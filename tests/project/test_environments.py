@@ -130,6 +130,13 @@ class TestVariables:
         assert path.index(str(base.programs)) < path.index("before")
         assert layer.variables({})["VIRTUAL_ENV"] == str(layer.folder)
 
+    def test_programs_of_another_layer_come_last_and_once(self, tmp_path: Path) -> None:
+        base = Environment(tmp_path / "base")
+        layer, other = Environment(tmp_path / "layer", base), Environment(tmp_path / "other", base)
+        path = (layer.variables({"PATH": "before"}, other)["PATH"] or "").split(os.pathsep)
+        assert path.count(str(base.programs)) == 1
+        assert path.index(str(base.programs)) < path.index(str(other.programs)) < path.index("before")
+
 
 class Installer:
     """Stands in for running virtualenv and pip: keeps the commands, and makes just the files that are looked for."""
@@ -176,6 +183,15 @@ class TestMaking:
         with environments.ready(tmp_path, changed, installer, said.append):
             pass
         assert len(installer.commands) == 8, "a new lock makes both anew"
+
+    def test_two_layers_at_once(self, small: environments.Stack, tmp_path: Path) -> None:
+        extra, mpich = environments.recipe(small, group="extra"), environments.recipe(small, group="mpich")
+        installers = [Installer(environments.environment_of(tmp_path, each)) for each in (extra, mpich)]
+        with environments.ready(tmp_path, extra, installers[0], print):
+            with environments.ready(tmp_path, mpich, installers[1], print):
+                pass
+            assert (tmp_path / ".users" / f"stack-small.{os.getpid()}.lock").exists(), "still in use"
+        assert list((tmp_path / ".users").iterdir()) == []
 
     def test_an_interrupted_making_leaves_no_stamp(self, small: environments.Stack, tmp_path: Path) -> None:
         recipe = environments.recipe(small)
