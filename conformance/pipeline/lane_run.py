@@ -39,6 +39,10 @@ EVERY_CASE = ("reference", "deepspeed")
 """The integrations that are driven through all cases; the others through core cases."""
 
 
+LOOK_AHEAD = 8
+"""Cells to come whose ranks are worth starting now."""
+
+
 class LaneRun:
     """What the controller and every xdist worker of a lane run have in common.
 
@@ -169,6 +173,7 @@ class LaneRun:
         if plan_of(pyfuncitem.obj) is None:
             return None
         cell, integration = cast(tuple[Cell, str], pyfuncitem.callspec.params[PARAMETER])
+        self._expect_after(pyfuncitem)
         record = run_cell(cell, pyfuncitem.obj, integration, self.circumstances, self.pool)
         pyfuncitem.user_properties.append((RECORD_PROPERTY, to_line(record)))
         if record.verdict in UNEXPECTED or record.verdict is Verdict.ERROR:
@@ -193,6 +198,13 @@ class LaneRun:
                 self.config.getoption("ranks"), self.circumstances, self.integrations, self._pool_folder
             )
         return self._pool
+
+    def _expect_after(self, item: pytest.Item) -> None:
+        """Tell the pool which worlds come next, so that it can start ranks ahead; with xdist, about what comes next."""
+        if self._pool is not None:
+            items = item.session.items
+            here = items.index(item) + 1
+            self._pool.expect([world for later in items[here : here + LOOK_AHEAD] for world in worlds_of(later)])
 
     def _lane_is_here(self) -> bool:
         try:
@@ -229,6 +241,18 @@ def _one_of(option: str, found: str, known: Iterable[str]) -> str:
     if found not in names:
         raise MatrixError(f"{option}: found {found!r}, expected one of {', '.join(names)}")
     return found
+
+
+def worlds_of(item: pytest.Item) -> list[int]:
+    """The sizes of the rank sets that a cell's steps will take from the reservoir, in order; none for another test."""
+    if not isinstance(item, pytest.Function) or (plan := plan_of(item.obj)) is None:
+        return []
+    cell, _ = cast(tuple[Cell, str], item.callspec.params[PARAMETER])
+    try:
+        steps = plan(cell.axes)
+    except NotRun:
+        return []
+    return [step.world or int(cell.axes.get("world", 1)) for step in steps if not step.cold]
 
 
 def _has_cell(item: pytest.Item) -> bool:
