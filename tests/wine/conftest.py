@@ -18,7 +18,8 @@ from conformance.wine.stamp import Stamp
 ROOT = Path(__file__).resolve().parents[2]
 
 STAND_IN = """\
-#!{python}
+#!/usr/bin/env -S -u PYTHONPYCACHEPREFIX {python}
+# Without that variable: it holds a Windows path, which Linux's Python takes for a relative one.
 import os, sys
 if sys.argv[1:] == ["--version"]:
     print("wine-8.0 (stand-in)")

@@ -106,6 +106,13 @@ def test_folder_and_variables(environment: WineEnvironment, tmp_path: Path, monk
     assert finished.text == f"{tmp_path} ü False False\n"
 
 
+def test_nothing_is_written_where_the_program_runs(environment: WineEnvironment, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    assert runner.capture(environment, _python("import cProfile, wave"), timeout=60, cwd=folder).code == 0
+    assert list(folder.iterdir()) == []
+
+
 def test_a_folder_that_windows_cannot_name_is_refused(environment: WineEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "a:b"
     folder.mkdir()
