@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from conformance.models import mlp
+from conformance.models import awkward, convolution, mlp, transformer, wide
 
 ROWS = 16
 """Rows of a global batch: what all ranks together see in one optimizer step, however it is split."""
@@ -34,7 +34,16 @@ class Task:
     loss: Callable[[Any, Tensor], Tensor]
 
 
-_TASKS = {task.name: task for task in (Task("mlp", mlp.Mlp, mlp.data, mlp.loss),)}
+_TASKS = {
+    task.name: task
+    for task in (
+        Task("mlp", mlp.Mlp, mlp.data, mlp.loss),
+        Task("transformer", transformer.Transformer, transformer.data, transformer.loss),
+        Task("convolution", convolution.Convolution, convolution.data, convolution.loss),
+        Task("awkward", awkward.Awkward, mlp.data, mlp.loss),
+        Task("wide", wide.Wide, mlp.data, mlp.loss),
+    )
+}
 
 
 def task(name: str) -> Task:

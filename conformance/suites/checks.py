@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -147,7 +149,7 @@ def follows_oracle(observations: Sequence[Observation], asked: Question, measure
 
     oracle = trajectory(asked)
     allowed = tolerance(asked, same_kernels=observations[0].get("device", "cpu") == "cpu")
-    losses = [sum(values) / len(values) for values in zip(*(each["losses"] for each in observations), strict=True)]
+    losses = _mean_losses(observations)
     found = deviation(oracle, losses, observations[0]["weights"], observations[0]["gradient_norms"])
     worst = max(found.weights, key=lambda name: _ratio(found.weights[name], allowed.weights[name]))
     measured.update(weights_error=found.weights[worst], weights_error_tolerance=allowed.weights[worst])
@@ -183,6 +185,58 @@ def resumed_what_was_saved(saved: Observation, resumed: Observation) -> None:
     )
 
 
+def resumed_rightly(
+    steps: Sequence[Sequence[Observation]], asked: Question, *, stage: int, counts: dict[str, int]
+) -> None:
+    """A resume in as many ranks as saved: the saved weights and counts came back, and training went on bit by bit."""
+    saved, resumed = steps[0], steps[-1]
+    for observations in (saved, resumed):
+        world_is(observations, asked.world)
+        ranks_agree(observations, "digest", "computing_digest")
+        feature_is_on(observations, asked, stage=stage, transport=observations[0]["asked_transport"], **MLP)
+    ranks_agree(saved, "saved")
+    ranks_agree(resumed, "loaded", "counts_after_load")
+    resumed_what_was_saved(saved[0], resumed[0])
+    found = resumed[0]["counts_after_load"]
+    assert found == counts, f"after loading, the engine counts {found}, saved were {counts}"
+    same_training(saved, resumed)
+
+
+def same_training_but_for_rounding(
+    uninterrupted: Sequence[Observation],
+    resumed: Sequence[Observation],
+    asked: Question,
+    measured: dict[str, float],
+) -> None:
+    """After a resume on another number of ranks, losses and weights are those of the uninterrupted run, within the
+    tolerance for the larger world."""
+    from conformance.oracle import Trajectory, tolerance, trajectory
+    from conformance.oracle.deviation import deviation
+
+    larger = dataclasses.replace(asked, world=max(len(uninterrupted), len(resumed)))
+    allowed = tolerance(larger)
+    losses = _mean_losses(uninterrupted)
+    one = Trajectory(tuple(losses), (), trajectory(asked).start, uninterrupted[0]["weights"])
+    found = deviation(one, _mean_losses(resumed), resumed[0]["weights"])
+    worst = max(found.weights, key=lambda name: _ratio(found.weights[name], allowed.weights[name]))
+    loss, limit = max(zip(found.losses, allowed.losses[-len(losses) :], strict=True), key=lambda pair: _ratio(*pair))
+    measured.update(weights_error=found.weights[worst], weights_error_tolerance=allowed.weights[worst])
+    measured.update(loss_error=loss, loss_error_tolerance=limit)
+    assert found.weights[worst] <= allowed.weights[worst] and loss <= limit, (
+        f"after the resume on {len(resumed)} ranks not the training of {len(uninterrupted)} without interruption: "
+        f"{worst} off by {found.weights[worst]:.2g} (relative; {allowed.weights[worst]:.2g} allowed), "
+        f"loss by {loss:.2g} ({limit:.2g} allowed)"
+    )
+
+
+def every_rank_raised(errors: Sequence[str | None], pattern: str, what: str) -> str:
+    """Every rank was refused with an error that matches `pattern` (a regular expression); the error of rank 0."""
+    for rank, error in enumerate(errors):
+        assert error is not None, f"rank {rank}: {what} was not refused, an error that matches {pattern!r} was expected"
+        assert re.search(pattern, error), f"rank {rank}: {what} raised {error!r}, expected what matches {pattern!r}"
+    return str(errors[0])
+
+
 def same_training(uninterrupted: Sequence[Observation], resumed: Sequence[Observation]) -> None:
     """After the resume, losses and weights are those of the run that was never interrupted, bit by bit."""
     for rank, (one, other) in enumerate(zip(uninterrupted, resumed, strict=True)):
@@ -191,7 +245,7 @@ def same_training(uninterrupted: Sequence[Observation], resumed: Sequence[Observ
             f"without interruption {_short(one['losses'])}"
         )
     one, other = uninterrupted[0], resumed[0]
-    differ = {name: float(np.abs(one["weights"][name] - other["weights"][name]).max()) for name in one["weights"]}
+    differ = {name: np.abs(array - other["weights"][name]).max(initial=0.0) for name, array in one["weights"].items()}
     wrong = {name: difference for name, difference in differ.items() if difference}
     assert not wrong, "after the resume other weights than without interruption: " + ", ".join(
         f"{name} off by up to {difference:.3g}" for name, difference in wrong.items()
@@ -199,6 +253,11 @@ def same_training(uninterrupted: Sequence[Observation], resumed: Sequence[Observ
     assert one["digest"] == other["digest"], (
         "after the resume other weights than without interruption (in the sign of zeros only)"
     )
+
+
+def _mean_losses(observations: Sequence[Observation]) -> list[float]:
+    """The loss of each step over the global batch: the mean of the ranks'."""
+    return [sum(values) / len(values) for values in zip(*(each["losses"] for each in observations), strict=True)]
 
 
 def _ratio(error: float, limit: float) -> float:
