@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def assert_works(
     scheduler: str | None = None,
     dtype: str = "float32",
     like_plain: bool = True,
+    local_ranks: Sequence[int] | None = None,
 ) -> None:
     """The proofs of all ranks say: the world and the features that were asked for, and the right weights.
 
@@ -52,16 +54,17 @@ def assert_works(
         proofs: what `observing.prove` returned, by rank.
         optimizer: the class of the basic optimizer.
         like_plain: whether the weights equal those of the plain steps; False where lower precision forbids it.
+        local_ranks: by rank; the ranks themselves by default.
     """
     for rank, proof in enumerate(proofs):
-        asked = proof["asked"]
-        device = "cpu" if asked["device"] == "cpu" else f"cuda:{rank}"
+        asked, local_rank = proof["asked"], rank if local_ranks is None else local_ranks[rank]
+        device = "cpu" if asked["device"] == "cpu" else f"cuda:{local_rank}"
         expected: dict[str, Any] = {
             "rank": rank,
             "world": asked["world"],
             "engine_rank": rank,
             "engine_world": asked["world"],
-            "local_rank": rank,
+            "local_rank": local_rank,
             "transport": asked["transport"],
             "device": device,
             "steps": steps,
@@ -102,11 +105,17 @@ def assert_refused(observations: Sequence[Observation], key: str, error: str, sa
         error: `module.Class`; a builtin without module.
     """
     for rank, observation in enumerate(observations):
-        raised = observation[key].get("raised")
-        expected = f"expected {error} saying {says!r}"
-        assert raised is not None, f"rank {rank}: accepted, giving {observation[key]['returned']!r}; {expected}"
-        kind = raised["type"] if raised["module"] == "builtins" else f"{raised['module']}.{raised['type']}"
-        assert kind == error and says in raised["message"], f"rank {rank}: raised {_text(raised)}; {expected}"
+        assert_raised(observation[key], error, says, f"rank {rank}")
+
+
+def assert_raised(attempted: Observation, error: str, says: str | re.Pattern[str], who: str) -> None:
+    """An attempt of `who` raised exactly `error`, and `says` is, or finds something, in the message."""
+    raised = attempted.get("raised")
+    expected = f"expected {error} saying {says if isinstance(says, str) else says.pattern!r}"
+    assert raised is not None, f"{who}: accepted, giving {attempted['returned']!r}; {expected}"
+    kind = raised["type"] if raised["module"] == "builtins" else f"{raised['module']}.{raised['type']}"
+    said = says in raised["message"] if isinstance(says, str) else says.search(raised["message"])
+    assert kind == error and said, f"{who}: raised {_text(raised)}; {expected}"
 
 
 def _text(raised: Mapping[str, Any]) -> str:
