@@ -1,6 +1,6 @@
 """Collectives over MPI against gloo: bandwidth by operation and size, in the same ranks, turn by turn.
 
-    python -m conformance.benchmarks.transport [--world 2] [--rounds 15] [--sizes BYTES …] [--require RATIO] [--json FILE]
+    python -m conformance.benchmarks.transport [--world 2] [--rounds 15] [--sizes BYTES …] [--require RATIO] [--json F]
 
 The MPI is that of `mpi_library.find`. A round times one call of each transport; its time is that of the slowest rank,
 and the figures are medians over the rounds. Bandwidth is the size of the whole tensor (the input of all_reduce and
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import json
 import os
 import statistics
@@ -126,7 +127,7 @@ def measure(result: Path, rounds: int, sizes: Sequence[int]) -> None:
     from conformance.reference import mpi_transport
 
     mpi_transport.register()
-    dist.init_process_group("mpi4py", init_method="mpi://")
+    dist.init_process_group("mpi4py", init_method="mpi://", timeout=datetime.timedelta(seconds=_DEADLINE_S / 3))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // dist.get_world_size()))
     groups = {"mpi4py": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     measurements = []
