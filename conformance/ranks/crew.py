@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.ranks import channel
 from conformance.ranks.excerpt import excerpt
 from conformance.ranks.hub import HarnessError, Hub, Peer, Process
 from conformance.ranks.messages import Clean, Hello, Leave, Order, Raised, Ready, Returned
 
+Deaths = Callable[[str], Mapping[int, int]]
+"""From what mpiexec wrote to the exit codes, by rank, of those that died by themselves."""
+_OUTPUT = 64 << 10
 START_TIMEOUT = 180.0
 """Seconds for processes to start and import."""
 
@@ -16,9 +19,9 @@ START_TIMEOUT = 180.0
 class Member(Peer):
     """One process that can be a rank."""
 
-    def __init__(self, secret: str, process: Callable[[], Process]) -> None:
-        super().__init__(secret, self._hear)
-        self._process = process
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew.secret, self._hear)
+        self.crew = crew
         self.hello: Hello | None = None
         self.ready = False
         """It waits for an order."""
@@ -32,7 +35,7 @@ class Member(Peer):
     @property
     def process(self) -> Process:
         """The process that the harness has started for it: its own, or the mpiexec above it."""
-        return self._process()
+        return self.crew.process
 
     @property
     def gone(self) -> bool:
@@ -46,9 +49,9 @@ class Member(Peer):
         self.order = order
         self.send(order)
 
-    def leave(self) -> None:
-        """Tell it to end."""
-        self.send(Leave())
+    def leave(self, together: bool = False) -> None:
+        """Tell it to end, and whether all its peers do so too."""
+        self.send(Leave(together))
 
     def _hear(self, message: object) -> None:
         match message:
@@ -67,11 +70,13 @@ class Crew:
     """Processes that were started together: one with launcher `env`, a whole world with mpiexec.
 
     Args:
+        hub: where they connect back to.
         size: how many there will be.
-        shared: whether all connect back with one secret, each telling its number.
+        deaths: with mpiexec, reads from its output the exit codes of ranks that died by themselves; None where each
+            process is the harness's own.
     """
 
-    def __init__(self, hub: Hub, size: int, shared: bool) -> None:
+    def __init__(self, hub: Hub, size: int = 1, deaths: Deaths | None = None) -> None:
         self.size = size
         self.jobs = 0
         """How many it has been given."""
@@ -79,18 +84,23 @@ class Crew:
         self.population = 0
         """How many processes it counted, where its starter can tell, before its first job."""
         self._hub = hub
-        self._shared = shared
+        self._deaths = deaths
         self.secret = channel.new_secret()
         self._members: list[Member] = []
-        if shared:
+        if self.under_mpiexec:
             hub.expect_several(self.secret, self._admit)
         else:
             hub.expect(self._admit())
 
     @property
+    def under_mpiexec(self) -> bool:
+        """Whether mpiexec has started it, and numbers it."""
+        return self._deaths is not None
+
+    @property
     def members(self) -> list[Member]:
         """Its processes, in rank order, once all have told their number."""
-        if not self._shared:
+        if not self.under_mpiexec:
             return self._members
         return sorted(self._members, key=lambda member: -1 if member.hello is None else member.hello.rank or 0)
 
@@ -110,12 +120,22 @@ class Crew:
         for member in self._members:
             self._hub.drop(member)
 
+    def exit_codes(self) -> list[int | None]:
+        """The exit code of each process, negative for a signal; None where it is not known."""
+        if self._deaths is None:
+            return [self.process.exit_code]
+        if not self.process.ended:
+            return [None] * self.size
+        rest = 0 if self.process.exit_code == 0 else None
+        died = self._deaths(excerpt(self.process.log, head=_OUTPUT, tail=_OUTPUT))
+        return [died.get(rank, rest) for rank in range(self.size)]
+
     def words(self) -> str:
         """The end of what it wrote before its first job."""
         return excerpt(self.process.log, head=0, tail=2048).strip() or "(empty)"
 
     def _admit(self) -> Member:
-        member = Member(self.secret, lambda: self.process)
+        member = Member(self)
         self._members.append(member)
         return member
 
@@ -140,12 +160,12 @@ def await_ready(hub: Hub, crews: Sequence[Crew], timeout: float = START_TIMEOUT)
 
 
 def check_numbers(crew: Crew) -> None:
-    """See that mpiexec has numbered its ranks.
+    """See that mpiexec has numbered its ranks from 0.
 
     Raises:
         HarnessError: it has not.
     """
-    if crew.size == 1 and crew.members[0].hello is not None and crew.members[0].hello.rank is None:
+    if not crew.under_mpiexec:
         return
     found = [member.hello.rank if member.hello is not None else None for member in crew.members]
     if found != list(range(crew.size)):

@@ -64,7 +64,7 @@ class ForkedPool(Pool):
         try:
             orders = self.launcher.orders(job, self.papers(job), port.number)
             for order in orders:
-                crew = Crew(self.hub, 1, shared=False)
+                crew = Crew(self.hub)
                 crew.process = server.fork(crew.secret, order.log)
                 crews.append(crew)
             return Attempt(self.conduct(job, crews, orders, server), "forked")

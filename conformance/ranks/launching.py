@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from conformance.lanes.mpi_deaths import parse_deaths
+from conformance.lanes.mpi_library import MpiLibrary, launch_command
 from conformance.ranks import environment
 from conformance.ranks.circumstances import Circumstances, roots
 from conformance.ranks.crew import Crew
@@ -16,8 +18,6 @@ from conformance.ranks.job import Job
 from conformance.ranks.messages import Order
 
 Variables = Mapping[str, str | None]
-MpiCommand = Callable[[int, Sequence[str]], Sequence[str]]
-"""From a number of ranks and the command of each to the command that starts them all under mpiexec."""
 
 
 class Launcher(Protocol):
@@ -54,7 +54,7 @@ class FromEnvironment:
 
     def start(self, hub: Hub, starter: Starter, size: int, variables: Variables, folder: Path, log: Path) -> Crew:
         """Start one interpreter."""
-        crew = Crew(hub, size, shared=False)
+        crew = Crew(hub)
         command = self.circumstances.rank_command
         crew.process = starter.spawn(command, _environment(self.circumstances, hub, crew, variables), folder, log)
         return crew
@@ -73,7 +73,7 @@ class FromMpi:
     """Launcher `mpi`: mpiexec starts a whole world and numbers it; nothing of ours tells a rank who it is."""
 
     circumstances: Circumstances
-    command: MpiCommand
+    mpi: MpiLibrary
 
     def together(self, world: int) -> int:
         """The whole world is a crew."""
@@ -81,14 +81,22 @@ class FromMpi:
 
     def start(self, hub: Hub, starter: Starter, size: int, variables: Variables, folder: Path, log: Path) -> Crew:
         """Start mpiexec."""
-        crew = Crew(hub, size, shared=True)
-        command = self.command(size, self.circumstances.rank_command)
+        crew = Crew(hub, size, self._deaths)
+        command = launch_command(self.mpi, size, self.circumstances.rank_command)
         crew.process = starter.spawn(command, _environment(self.circumstances, hub, crew, variables), folder, log)
         return crew
 
     def orders(self, job: Job, papers: Path, port: int) -> list[Order]:
         """Parts that leave it to MPI to say which rank is which."""
         return [_order(job, papers, rank, None, {}) for rank in range(job.setting.world)]
+
+    def _deaths(self, output: str) -> dict[int, int]:
+        found = {}
+        for death in parse_deaths(self.mpi.vendor, output):
+            code = -death.signal if death.signal is not None else death.code
+            if code is not None:
+                found[death.rank] = code
+        return found
 
 
 def _environment(circumstances: Circumstances, hub: Hub, crew: Crew, variables: Variables) -> dict[str, str]:

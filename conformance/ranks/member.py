@@ -52,7 +52,12 @@ def serve(connection: channel.Channel, preload: tuple[str, ...] = ()) -> NoRetur
     picture: Picture | None = None
     code = 1
     try:
-        while isinstance(order := connection.receive(), Order):
+        while True:
+            order = connection.receive()
+            if not isinstance(order, Order):
+                if order.together:
+                    finalize_mpi()
+                break
             if order.again and picture is None:
                 picture = Picture({name.partition(".")[0] for name in preload} - {"torch"})
             report = run(order)
@@ -67,6 +72,13 @@ def serve(connection: channel.Channel, preload: tuple[str, ...] = ()) -> NoRetur
     except (EOFError, OSError):
         code = 1
     leave(code)
+
+
+def finalize_mpi() -> None:
+    """Say goodbye to MPI, where this process has started it: mpiexec takes an exit without that for a failure."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
 
 
 def leave(code: int) -> NoReturn:

@@ -74,7 +74,9 @@ class Clean:
 
 @dataclasses.dataclass(frozen=True)
 class Leave:
-    """To a rank: end now."""
+    """To a rank: end now; `together` with all its peers, none of which has failed."""
+
+    together: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from conformance.lanes import mpi_library
+from conformance.lanes.mpi_library import MpiLibrary
 from conformance.ranks.circumstances import Circumstances
 from conformance.ranks.cold import ColdPool
 from conformance.ranks.environment import overlaid, without_launcher
-from conformance.ranks.launching import FromEnvironment
+from conformance.ranks.launching import FromEnvironment, FromMpi
 from conformance.ranks.pool import RankPool
 from conformance.ranks.reservoir import REUSE, ReservoirPool
 
@@ -23,6 +25,7 @@ def open_pool(
     *,
     mode: str = "auto",
     launcher: str = "env",
+    mpi: MpiLibrary | None = None,
     folder: Path | None = None,
     python: Sequence[str] = (sys.executable,),
     preload: Sequence[str] = PRELOAD,
@@ -37,7 +40,8 @@ def open_pool(
     Args:
         mode: `forked` (Linux, launcher `env`), `prewarmed` (started ahead and used several times), `cold` (started when
             needed), or `auto`, the first of these that can be had.
-        launcher: how ranks learn who they are, `env`.
+        launcher: how ranks learn who they are, `env` or `mpi`.
+        mpi: with launcher `mpi`, whose mpiexec starts them.
         folder: where the pool keeps its own logs, made if missing; None for one that goes when the pool is closed. Logs
             of ranks go to the folder of their cell.
         python: the command that runs the interpreter of ranks.
@@ -48,24 +52,32 @@ def open_pool(
         reuse: how many jobs a prewarmed rank serves; 1 for single use.
 
     Raises:
-        ValueError: this operating system has no such mode.
+        ValueError: there is no such mode, or not with this launcher or on this operating system.
         HarnessError: `python` cannot be started.
     """
+    if mode not in MODES:
+        raise ValueError(f"unknown mode of ranks {mode!r}; expected one of {', '.join(MODES)}")
+    if launcher not in ("env", "mpi") or (launcher == "mpi") != (mpi is not None):
+        raise ValueError(f"launcher {launcher!r} with mpi={mpi}; expected `env` without or `mpi` with an MPI library")
+    can_fork = sys.platform == "linux" and mpi is None
+    if mode == "auto":
+        mode = "forked" if can_fork else "prewarmed"
+    if mode == "forked" and not can_fork:
+        raise ValueError(
+            f"ranks cannot be forked on {sys.platform} with launcher {launcher}; use `prewarmed` or `cold`"
+        )
     variables = overlaid(without_launcher(os.environ), environment or {})
+    if mpi is not None:
+        variables = overlaid(variables, mpi_library.environment(mpi, variables))
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    where = Path(tempfile.mkdtemp(prefix="conformance-ranks-")) if folder is None else folder.resolve()
+    where = Path(tempfile.mkdtemp(prefix="conformance-ranks-", dir=folder)).resolve()
     circumstances = Circumstances(tuple(python), variables, tuple(preload), where, passing=folder is None)
-    if mode == "auto":
-        mode = "forked" if sys.platform == "linux" else "prewarmed"
-    if mode == "cold":
-        return ColdPool(circumstances, FromEnvironment(circumstances))
-    if mode == "prewarmed":
-        return ReservoirPool(circumstances, FromEnvironment(circumstances), reuse, worlds)
-    if mode == "forked":
-        if sys.platform == "linux":
-            from conformance.ranks.fork_server import ForkedPool
+    if mode == "forked" and sys.platform == "linux":
+        from conformance.ranks.fork_server import ForkedPool
 
-            return ForkedPool(circumstances)
-        raise ValueError(f"ranks cannot be forked on {sys.platform}; use `prewarmed` or `cold`")
-    raise ValueError(f"unknown mode of ranks {mode!r}; expected one of {', '.join(MODES)}")
+        return ForkedPool(circumstances)
+    start = FromEnvironment(circumstances) if mpi is None else FromMpi(circumstances, mpi)
+    if mode == "cold":
+        return ColdPool(circumstances, start)
+    return ReservoirPool(circumstances, start, reuse, worlds)

@@ -98,7 +98,7 @@ class ReservoirPool(Pool):
             reports = self.conduct(job, crews, orders, starter)
         finally:
             port.release()
-        self._keep_clean([crew for crew in crews if not crew.broken], starter)
+        self._keep_clean([crew for crew in crews if not crew.process.ended], starter)
         return Attempt(reports, mode)
 
     def _keep_clean(self, crews: Sequence[Crew], starter: Starter) -> None:

@@ -46,7 +46,7 @@ def watch(hub: Hub, members: Sequence[Member], deadline: float, starter: Starter
                 status[member] = _status_of(member.report)
             elif member.gone:
                 # mpiexec kills the others when one of its ranks has ended.
-                victim = first_fault is not None and _share_mpiexec(members)
+                victim = first_fault is not None and member.crew.under_mpiexec
                 status[member] = RankStatus.STOPPED if victim else RankStatus.DIED
             else:
                 continue
@@ -76,17 +76,13 @@ def watch(hub: Hub, members: Sequence[Member], deadline: float, starter: Starter
             until = min(until, first_return + LINGER)
         hub.poll(until - now)
     _end(hub, members, status, starter)
-    return [_report(rank, member, status[member]) for rank, member in enumerate(members)]
+    return _reports(members, status)
 
 
 def _status_of(report: Returned | Raised) -> RankStatus:
     if isinstance(report, Returned):
         return RankStatus.RETURNED
     return RankStatus.RAISED if report.reportable else RankStatus.UNREPORTABLE
-
-
-def _share_mpiexec(members: Sequence[Member]) -> bool:
-    return len(members) > 1 and all(member.process is members[0].process for member in members)
 
 
 def _await_stacks(hub: Hub, running: Sequence[Member]) -> None:
@@ -114,26 +110,34 @@ def _end(hub: Hub, members: Sequence[Member], status: dict[Member, RankStatus], 
     well = all(state is RankStatus.RETURNED for state in status.values())
     ending = [m for m in members if not (well and m.order is not None and m.order.again)]
     for member in ending:
-        member.leave()
-    doomed = {member.process for member in ending if status[member] in _STOPPED}
+        member.leave(together=well)
+    doomed = {member.process for member in ending if status[member] in _STOPPED and not member.gone}
     if doomed:
         starter.stop(doomed, 0.0)
     leaving = {member.process for member in ending} - doomed
     if leaving:
-        hung_up = any(state is RankStatus.DIED for state in status.values())
+        hung_up = any(status[member] is RankStatus.DIED and not member.crew.under_mpiexec for member in ending)
         starter.stop(leaving, _HUNG_UP if hung_up else _LEAVING)
     for member in ending:
         hub.drop(member)
 
 
-def _report(rank: int, member: Member, status: RankStatus) -> RankReport:
+def _reports(members: Sequence[Member], status: dict[Member, RankStatus]) -> list[RankReport]:
+    codes = {
+        member: code
+        for crew in {member.crew for member in members}
+        for member, code in zip(crew.members, crew.exit_codes(), strict=True)
+    }
+    return [_report(rank, member, status[member], codes[member]) for rank, member in enumerate(members)]
+
+
+def _report(rank: int, member: Member, status: RankStatus, exit_code: int | None) -> RankReport:
     report, order, process = member.report, member.order, member.process
     log = excerpt(order.log) if order is not None else ""
-    exit_code = process.exit_code
     if status is RankStatus.DIED:
         if order is None or process.log != order.log:
             log = "\n".join(filter(None, (log, excerpt(process.log))))
-        if process.killed:
+        if process.killed and not member.crew.under_mpiexec:
             exit_code = None
             log += "\n(this rank closed its connection to the harness and ran on, so the harness ended it)"
     return RankReport(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +11,7 @@ import pytest
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
 from conformance.setting import Setting
-
-HERE = str(Path(__file__).parent)
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)  # where ranks find rank_scenarios, too
-
-from rank_support import descendants, statuses, wait_until  # noqa: E402
+from tests.ranks.rank_support import descendants, statuses, wait_until
 
 JobMaker = Callable[..., Job]
 LATE = 5.0
@@ -41,7 +35,7 @@ def make_job(tmp_path: Path) -> JobMaker:
             integration="bare",
             folder=folder,
         )
-        return Job(f"planted/{scenario}", f"rank_scenarios:{scenario}", setting, deadline, **options)
+        return Job(f"planted/{scenario}", f"tests.ranks.rank_scenarios:{scenario}", setting, deadline, **options)
 
     return make
 
@@ -58,7 +52,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
             opened[mode] = open_pool(mode=mode.removeprefix("light "), environment=environment, **light)
             folder = tmp_path_factory.mktemp("first")
             setting = Setting({}, None, 1, "env", "gloo", "cpu", "bare", folder)
-            first = opened[mode].run(Job("first", "rank_scenarios:echo", setting, 20.0))
+            first = opened[mode].run(Job("first", "tests.ranks.rank_scenarios:echo", setting, 20.0))
             assert statuses(first) == [RankStatus.RETURNED], first
         return opened[mode]
 

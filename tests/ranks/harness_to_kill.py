@@ -11,11 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from conformance.ranks import Job, open_pool  # noqa: E402
-from conformance.setting import Setting  # noqa: E402
+from conformance.ranks import Job, open_pool
+from conformance.setting import Setting
 
 
 def main() -> None:
@@ -24,7 +23,7 @@ def main() -> None:
     pool = open_pool(mode=mode, preload=("json",))
     if way == "exit":
         threading.Thread(target=leave_when_started, args=(folder,), daemon=True).start()
-    pool.run(Job("planted/leave_children", "rank_scenarios:leave_children", setting, deadline=300.0))
+    pool.run(Job("planted/leave_children", "tests.ranks.rank_scenarios:leave_children", setting, deadline=300.0))
 
 
 def leave_when_started(folder: Path) -> None:

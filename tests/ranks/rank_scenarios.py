@@ -282,3 +282,37 @@ def litter(setting: Setting) -> dict[str, Any]:
     os.environ["DEEPSPEED_TIMEOUT"] = "nonsense"
     sys.path.insert(0, "left-behind")
     return {"pid": os.getpid(), "open": (setting.folder / "open.txt").open("w", encoding="utf-8").closed}
+
+
+def tell_mpi_place(setting: Setting) -> dict[str, Any]:
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    told = [name for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name in os.environ]
+    return {
+        "rank": world.rank,
+        "size": world.size,
+        "sum": world.allreduce(world.rank),
+        "told": [setting.rank, *told],
+        "pid": os.getpid(),
+    }
+
+
+def end_mpi_rank_1(setting: Setting) -> dict[str, Any]:
+    """Rank 1 ends in the way that `how` names, while rank 0 waits for it."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    world.Barrier()
+    if world.rank == 1:
+        match setting["how"]:
+            case "raise":
+                raise ValueError("planted")
+            case "exit":
+                os._exit(7)
+            case "crash":
+                segfault(setting)
+            case "hang":
+                hang(setting)
+    world.Barrier()
+    return {}

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from rank_support import LIGHT_MODES, statuses
 
 from conformance.ranks import Outcome, RankStatus
+from tests.ranks.rank_support import LIGHT_MODES, statuses
 
 pytestmark = pytest.mark.parametrize("mode", LIGHT_MODES)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="planted with a signal that only Linux has")

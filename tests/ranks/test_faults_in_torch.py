@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from rank_support import FAST, statuses
 
 from conformance.ranks import Outcome, RankStatus
+from tests.ranks.rank_support import FAST, statuses
 
 pytestmark = pytest.mark.parametrize("mode", [FAST])
 

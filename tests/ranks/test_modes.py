@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rank_support import FAST
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
+from tests.ranks.rank_support import FAST
 
 JobMaker = Callable[..., Job]
 
@@ -22,7 +22,9 @@ def observations(outcome: Outcome) -> list[dict]:
 
 
 def without_luck(outcome: Outcome) -> list[dict]:
-    return [{name: value for name, value in each.items() if name not in ("random", "pid")} for each in observations(outcome)]
+    return [
+        {name: value for name, value in each.items() if name not in ("random", "pid")} for each in observations(outcome)
+    ]
 
 
 @pytest.fixture(scope="module")

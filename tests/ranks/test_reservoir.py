@@ -7,9 +7,9 @@ from typing import Any
 
 import psutil
 import pytest
-from rank_support import statuses, wait_until
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
+from tests.ranks.rank_support import statuses, wait_until
 
 JobMaker = Callable[..., Job]
 

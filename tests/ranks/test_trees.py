@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from rank_support import LIGHT_MODES, running, wait_until
 
 from conformance.ranks import Job, RankPool, RankStatus, open_pool
+from tests.ranks.rank_support import LIGHT_MODES, running, wait_until
 
 JobMaker = Callable[..., Job]
 HERE = Path(__file__).parent
