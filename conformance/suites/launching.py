@@ -86,6 +86,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except psutil.NoSuchProcess:
             continue
     process.wait()
+    psutil.wait_procs(tree, timeout=5)
 
 
 def _read(path: Path) -> Any:
