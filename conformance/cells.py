@@ -58,15 +58,15 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def matches(glob: str, text: str) -> bool:
-    """Whether `text` is what `glob` describes; only `*` and `?` are special, so that ids with brackets stand for themselves."""
+    """Whether `text` is what `glob` describes. Only `*` and `?` are special: brackets stand for themselves."""
     return _glob(glob).fullmatch(text) is not None
 
 
 def shard(cells: Sequence[Cell], index: int, count: int, seconds: Mapping[str, float]) -> list[Cell]:
     """Part `index` (from 1) of `count` parts with about equal durations, in the order of `cells`.
 
-    Longest first, each to the part with the least so far: the same on every machine that has the same `seconds` (by cell id).
-    A cell without a known duration counts as the median of the known ones.
+    Longest first, each to the part with the least so far: the same on every machine that has the same `seconds`, which
+    are by cell id. A cell without a known duration counts as the median of the known ones.
     """
     known = sorted(seconds[cell.id] for cell in cells if cell.id in seconds)
     usual = known[len(known) // 2] if known else 1.0

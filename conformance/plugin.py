@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conformance.pipeline.lane_run import LaneRun
 
 SUITES: Final = Path(__file__).with_name("suites")
-LANE_RUN: Final = pytest.StashKey["LaneRun"]()
+LANE_RUN: Final[pytest.StashKey[LaneRun]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

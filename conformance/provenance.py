@@ -18,8 +18,21 @@ from conformance.records import Host, Provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 
-RELEVANT_PREFIXES = ("DS_", "DEEPSPEED_", "TORCH_", "NCCL_", "GLOO_", "OMP_", "CUDA_", "I_MPI_", "MPI4PY_", "CONFORMANCE_")
-RELEVANT = frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "USE_LIBUV", "WINEDLLOVERRIDES"})
+RELEVANT_PREFIXES = (
+    "DS_",
+    "DEEPSPEED_",
+    "TORCH_",
+    "NCCL_",
+    "GLOO_",
+    "OMP_",
+    "CUDA_",
+    "I_MPI_",
+    "MPI4PY_",
+    "CONFORMANCE_",
+)
+RELEVANT = frozenset(
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "USE_LIBUV", "WINEDLLOVERRIDES"}
+)
 
 
 def wine_version() -> str | None:

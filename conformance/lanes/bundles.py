@@ -1,6 +1,7 @@
 """Bundles of checkpoints that one lane hands to another: --export-checkpoints and --import-checkpoints.
 
-DIR/LANE/stage=2,dtype=fp32/ holds a DeepSpeed checkpoint of two ranks and, in `promise.RANK.json`, what must be found after loading.
+DIR/LANE/stage=2,dtype=fp32/ holds a DeepSpeed checkpoint of two ranks and, in `promise.RANK.json`, what must be found
+after loading.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def foreign(axes: Axes) -> Path:
     """
     folder = Path(os.environ[IMPORT]) / str(axes["from"]) / _name(axes)
     if not promise(folder, 0).is_file():
-        raise NotRun(f"a checkpoint from {axes['from']} in {folder}", f"run {axes['from']} with --export-checkpoints DIR again")
+        raise NotRun(
+            f"a checkpoint from {axes['from']} in {folder}", f"run {axes['from']} with --export-checkpoints DIR again"
+        )
     return folder
 
 
@@ -69,7 +72,8 @@ def probe_import(lane: str) -> None:
     folder = os.environ.get(IMPORT)
     if not folder or not (Path(folder) / lane).is_dir():
         raise NotRun(
-            f"checkpoints that {lane} has exported", f"run {lane} with --export-checkpoints DIR, then this with --import-checkpoints DIR"
+            f"checkpoints that {lane} has exported",
+            f"run {lane} with --export-checkpoints DIR, then this with --import-checkpoints DIR",
         )
 
 

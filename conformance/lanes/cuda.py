@@ -42,7 +42,7 @@ class CudaFacts:
 
 
 def cuda_of_torch() -> str | None:
-    """The CUDA version that the installed torch was built for, read from its files; None for a CPU build or without torch."""
+    """The CUDA version that torch was built for, read from its files; None for a CPU build or without torch."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None

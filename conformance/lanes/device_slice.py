@@ -15,5 +15,7 @@ def device_slice(devices: Sequence[str], worker: int, workers: int) -> list[str]
     """
     size = len(devices) // workers
     if size == 0:
-        raise ValueError(f"-n {workers}: found {len(devices)} GPUs, expected at least one a worker; use -n {max(len(devices), 1)}")
+        raise ValueError(
+            f"-n {workers}: found {len(devices)} GPUs, expected at least one a worker; use -n {max(len(devices), 1)}"
+        )
     return list(devices[worker * size : (worker + 1) * size])

@@ -1,4 +1,4 @@
-"""Probes: whether this host has what a lane or a cell needs. A probe never imports torch: it must not cost a run seconds."""
+"""Probes: whether this host has what a lane or a cell needs. None imports torch here: that would cost a run seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ def gpus() -> tuple[GpuInfo, ...]:
 def visible_devices(count: int) -> list[str]:
     """What CUDA_VISIBLE_DEVICES lets this process use of `count` GPUs; all of them where it is unset."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return list(map(str, range(count))) if given is None else [index.strip() for index in given.split(",") if index.strip()]
+    return (
+        list(map(str, range(count)))
+        if given is None
+        else [index.strip() for index in given.split(",") if index.strip()]
+    )
 
 
 def _os(wanted: str) -> None:

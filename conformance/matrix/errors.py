@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class MatrixError(Exception):
-    """A matrix file, or a selection from it, is wrong; the message names file, key, what was found and what was expected."""
+    """A matrix file, or a selection from it, is wrong; the message names file, key, found and expected."""

@@ -54,7 +54,10 @@ def load_matrix(folder: Path = MATRICES) -> Matrix:
     suites = {path: read_toml(path, SuiteFile) for path in _files(folder / "suites")}
     for kind, names in (
         ("lane", {path: read.name for path, read in zip(_files(folder / "lanes"), lanes.values(), strict=True)}),
-        ("stack", {path: read.stack.name for path, read in zip(_files(folder / "stacks"), stacks.values(), strict=True)}),
+        (
+            "stack",
+            {path: read.stack.name for path, read in zip(_files(folder / "stacks"), stacks.values(), strict=True)},
+        ),
         ("suite", {path: read.suite.name for path, read in suites.items()}),
     ):
         for path, name in names.items():
@@ -109,16 +112,22 @@ def _cells(path: Path, suite: SuiteFile, rules: Mapping[str, Rule], lanes: Mappi
     for case in suite.case:
         for rule in case.rules:
             if rule not in rules:
-                raise MatrixError(f"{path}: case {case.name!r}: rules: found {rule!r}, expected an id from matrices/rules/")
+                raise MatrixError(
+                    f"{path}: case {case.name!r}: rules: found {rule!r}, expected an id from matrices/rules/"
+                )
         for lane in case.lanes or ():
             if lane not in lanes:
-                raise MatrixError(f"{path}: case {case.name!r}: lanes: found {lane!r}, expected one of {', '.join(lanes)}")
+                raise MatrixError(
+                    f"{path}: case {case.name!r}: lanes: found {lane!r}, expected one of {', '.join(lanes)}"
+                )
         count = 0
         for cell in _expand(suite.suite.name, case):
             count += 1
             yield cell
         if count == 0:
-            raise MatrixError(f"{path}: case {case.name!r}: exclude: found every combination excluded, expected at least one cell")
+            raise MatrixError(
+                f"{path}: case {case.name!r}: exclude: found every combination excluded, expected at least one cell"
+            )
 
 
 def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
@@ -143,7 +152,9 @@ def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
 
 def _uncovered(folder: Path, rules: Mapping[str, Rule], cells: tuple[Cell, ...]) -> dict[str, str]:
     path = folder / "rules" / UNCOVERED
-    uncovered = {entry.rule: entry.reason for entry in read_toml(path, UncoveredFile).uncovered} if path.exists() else {}
+    uncovered = (
+        {entry.rule: entry.reason for entry in read_toml(path, UncoveredFile).uncovered} if path.exists() else {}
+    )
     covered = {rule for cell in cells for rule in cell.rules}
     for rule in uncovered:
         if rule not in rules:
@@ -152,12 +163,17 @@ def _uncovered(folder: Path, rules: Mapping[str, Rule], cells: tuple[Cell, ...])
             raise MatrixError(f"{path}: uncovered.rule: found {rule!r}, which a case checks; delete the entry")
     for rule in rules:
         if rule not in covered and rule not in uncovered:
-            raise MatrixError(f"{path}: rule {rule}: no case checks it and no entry says why; expected one or the other")
+            raise MatrixError(
+                f"{path}: rule {rule}: no case checks it and no entry says why; expected one or the other"
+            )
     return uncovered
 
 
 def _check_issue(path: Path, issue: KnownIssue, cells: tuple[Cell, ...], lanes: Mapping[str, Lane]) -> None:
-    if not any(issue.covers(cell, lane, "*") or issue.covers(cell, lane, "reference") for cell in cells for lane in lanes):
+    if not any(
+        issue.covers(cell, lane, "*") or issue.covers(cell, lane, "reference") for cell in cells for lane in lanes
+    ):
         raise MatrixError(
-            f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)}: match no cell, expected at least one"
+            f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)}: match no cell, "
+            "expected at least one"
         )

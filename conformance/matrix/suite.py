@@ -27,7 +27,9 @@ Where = dict[str, Plain | list[Plain]]
 
 def holds(where: Where, axes: Axes) -> bool:
     """Whether every axis named in `where` has that value, or one of those values. An empty table holds always."""
-    return all(axes[axis] in wanted if isinstance(wanted, list) else axes[axis] == wanted for axis, wanted in where.items())
+    return all(
+        axes[axis] in wanted if isinstance(wanted, list) else axes[axis] == wanted for axis, wanted in where.items()
+    )
 
 
 class Exclusion(Frozen):
@@ -78,7 +80,9 @@ class CaseModel(Frozen):
                 raise ValueError(f"distinct values for axis {axis!r}")
             for value in values:
                 if isinstance(value, str) and (not value or FORBIDDEN_IN_VALUE & set(value)):
-                    raise ValueError(f"values of axis {axis!r} without spaces, quotes and any of []=,*? (found {value!r})")
+                    raise ValueError(
+                        f"values of axis {axis!r} without spaces, quotes and any of []=,*? (found {value!r})"
+                    )
         return axes
 
     @pydantic.model_validator(mode="after")
@@ -87,7 +91,9 @@ class CaseModel(Frozen):
             for table in tables:
                 for axis, wanted in table.where.items():
                     if axis not in self.axes:
-                        raise ValueError(f"axes of case {self.name!r} in {kind}.where: {', '.join(self.axes)} (found {axis!r})")
+                        raise ValueError(
+                            f"axes of case {self.name!r} in {kind}.where: {', '.join(self.axes)} (found {axis!r})"
+                        )
                     for value in wanted if isinstance(wanted, list) else [wanted]:
                         if value not in self.axes[axis]:
                             raise ValueError(f"one of {self.axes[axis]} for {axis!r} in {kind}.where (found {value!r})")

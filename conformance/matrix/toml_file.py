@@ -27,7 +27,9 @@ def read_toml(path: Path, model: type[Model]) -> Model:
     except OSError as error:
         raise MatrixError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise MatrixError(f"{path}: found bytes that are not UTF-8 at offset {error.start}, expected UTF-8 text") from None
+        raise MatrixError(
+            f"{path}: found bytes that are not UTF-8 at offset {error.start}, expected UTF-8 text"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise MatrixError(f"{path}: not TOML: {error}") from None
     try:

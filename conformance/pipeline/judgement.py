@@ -37,7 +37,9 @@ def judge_outcome(outcome: Outcome) -> Judgement | None:
         return Judgement(Verdict.CRASH, "; ".join(f"rank {report.rank} died: {_exit(report)}" for report in died))
     if bad := by_status.get(RankStatus.UNREPORTABLE):
         error = bad[0].error
-        return Judgement(Verdict.ERROR, f"rank {bad[0].rank} returned what is not plain data: {error.message if error else ''}")
+        return Judgement(
+            Verdict.ERROR, f"rank {bad[0].rank} returned what is not plain data: {error.message if error else ''}"
+        )
     if raised := by_status.get(RankStatus.RAISED):
         texts = [f"rank {report.rank} raised {_error(report)}" for report in raised]
         return Judgement(Verdict.FAIL, _cut("; ".join(texts)))
@@ -65,7 +67,9 @@ def judge_check(run_check: Callable[[], None], where: Path) -> Judgement:
     except NotRun as lack:
         return Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy)
     except Exception as error:
-        return Judgement(Verdict.ERROR, _cut(f"the check at {_line(error, where)} raised {type(error).__name__}: {error}"))
+        return Judgement(
+            Verdict.ERROR, _cut(f"the check at {_line(error, where)} raised {type(error).__name__}: {error}")
+        )
     return Judgement(Verdict.PASS)
 
 

@@ -23,8 +23,8 @@ def explain(
 ) -> tuple[Judgement, KnownIssue | None]:
     """The judgement in the light of the known issues, and the entry that changed it.
 
-    A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS. A failure of
-    another kind than the entry's stays what it is.
+    A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS. A
+    failure of another kind than the entry's stays what it is.
     """
     covering = [
         issue for issue in issues if issue.covers(cell, lane, integration) and issue.applies(versions, wine=wine)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from conformance import integrations
+from conformance.lanes import probes
+from conformance.matrix import MatrixError
+from conformance.matrix.lane import Lane
 from conformance.pipeline.run_cell import Circumstances
 from conformance.ranks import RankPool, open_pool
+from conformance.ranks.opening import MODES
 
-RANK_MODES = ("auto", "forked", "cold", "prewarmed")
+
+def check_mode(mode: str, lane: Lane) -> None:
+    """Whether --ranks `mode` can be had on a lane here.
+
+    Raises:
+        MatrixError: it cannot.
+    """
+    if mode not in MODES:
+        raise MatrixError(f"--ranks: found {mode!r}, expected one of {', '.join(MODES)}")
+    if mode == "forked" and (lane.launcher != "env" or sys.platform != "linux"):
+        raise MatrixError(
+            f"--ranks: found 'forked' on lane {lane.name}, expected prewarmed or cold: "
+            "only Linux forks, and never under mpiexec"
+        )
 
 
-def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str], folder: Path) -> RankPool:
+def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str]) -> RankPool:
     """Open the pool of a process of a run.
 
     Args:
         mode: the --ranks option.
         driven: the integrations that ranks import ahead.
-        folder: for the pool's own logs.
     """
     lane = circumstances.lane
     environment: dict[str, str | None] = dict(lane.environment)
@@ -26,7 +42,8 @@ def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str
         environment |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     return open_pool(
         mode=lane.ranks if mode == "auto" else mode,
-        folder=folder,
+        launcher=lane.launcher,
+        mpi=probes.mpi() if lane.launcher == "mpi" else None,
         environment=environment,
         preload=["torch", "deepspeed", *(integrations.module(name) for name in driven)],
     )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
@@ -22,7 +20,7 @@ from conformance.lanes.device_slice import device_slice
 from conformance.matrix import MATRICES, Matrix, MatrixError, load_matrix
 from conformance.matrix.lane import Lane
 from conformance.pipeline.items import DEFAULT_INTEGRATION, PARAMETER, Key, item_name, key_of_node
-from conformance.pipeline.lane_pool import RANK_MODES, open_lane_pool
+from conformance.pipeline.lane_pool import check_mode, open_lane_pool
 from conformance.pipeline.record_file import RECORDS, recorded
 from conformance.pipeline.run_cell import Circumstances, run_cell
 from conformance.pipeline.selection import PROFILES, Selection, parse_shard, select
@@ -67,7 +65,6 @@ class LaneRun:
         self.done = done
         self.kept = kept
         self._pool: RankPool | None = None
-        self._pool_folder = Path()
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> LaneRun:
@@ -83,7 +80,7 @@ class LaneRun:
         transport = config.getoption("transport") or lane_value.transports[0]
         _one_of("--transport", transport, lane_value.transports)
         stack = _one_of("--stack", config.getoption("stack"), matrix.stacks)
-        _one_of("--ranks", config.getoption("ranks"), RANK_MODES)
+        check_mode(config.getoption("ranks"), lane_value)
         driven = list(dict.fromkeys(config.getoption("integration") or [DEFAULT_INTEGRATION]))
         for name in driven:
             _one_of("--integration", name, integrations.names())
@@ -111,7 +108,9 @@ class LaneRun:
             cold=config.getoption("ranks") == "cold",
         )
         kept = _current(report_folder(config), circumstances) if config.getoption("resume") and not given else []
-        done: set[Key] | None = {(cell, driver) for cell, driver in json.loads(given["conformance_done"])} if given else None
+        done: set[Key] | None = (
+            {(cell, driver) for cell, driver in json.loads(given["conformance_done"])} if given else None
+        )
         return cls(
             config=config,
             cells=select(matrix, lane_value, wanted),
@@ -188,15 +187,11 @@ class LaneRun:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-            shutil.rmtree(self._pool_folder, ignore_errors=True)
 
     def pool(self) -> RankPool:
         """The rank pool of this process, opened on first use."""
         if self._pool is None:
-            self._pool_folder = Path(tempfile.mkdtemp(prefix="conformance-ranks-"))
-            self._pool = open_lane_pool(
-                self.config.getoption("ranks"), self.circumstances, self.integrations, self._pool_folder
-            )
+            self._pool = open_lane_pool(self.config.getoption("ranks"), self.circumstances, self.integrations)
         return self._pool
 
     def _expect_after(self, item: pytest.Item) -> None:
@@ -268,7 +263,9 @@ def _device(lane: Lane) -> str:
 
 def _own_devices(config: pytest.Config, lane: Lane) -> None:
     """Leave an xdist worker its own slice of the GPUs, and refuse more workers than there are GPUs."""
-    workers = config.workerinput["workercount"] if hasattr(config, "workerinput") else config.getoption("numprocesses", None)
+    workers = (
+        config.workerinput["workercount"] if hasattr(config, "workerinput") else config.getoption("numprocesses", None)
+    )
     if not workers or _device(lane) != "cuda" or not probes.gpus():
         return
     number = int(config.workerinput["workerid"].removeprefix("gw")) if hasattr(config, "workerinput") else 0

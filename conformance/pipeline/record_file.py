@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,10 +65,8 @@ class RecordFile:
             ) from None
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # A full disk was reported by append; closing flushes the same bytes again.
             self._file.close()
-        except OSError:
-            pass  # A full disk was reported by append; closing flushes the same bytes once more.
         self._lock.release()
 
     def _drop_torn_line(self) -> None:

@@ -57,7 +57,9 @@ class _Run:
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-def run_cell(cell: Cell, check: Check, integration: str, circumstances: Circumstances, pool: Callable[[], RankPool]) -> Record:
+def run_cell(
+    cell: Cell, check: Check, integration: str, circumstances: Circumstances, pool: Callable[[], RankPool]
+) -> Record:
     """Run `cell` and judge it.
 
     Args:
@@ -215,4 +217,6 @@ def _log(outcomes: Sequence[Outcome]) -> str:
     if not parts:
         return ""
     share = LOG_LIMIT // len(parts)
-    return "\n".join(part if len(part) <= share else f"{part[: share // 4]}\n[…]\n{part[-share * 3 // 4 :]}" for part in parts)
+    return "\n".join(
+        part if len(part) <= share else f"{part[: share // 4]}\n[…]\n{part[-share * 3 // 4 :]}" for part in parts
+    )

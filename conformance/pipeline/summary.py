@@ -12,7 +12,7 @@ MOST_KEYS = 40
 
 
 def in_short(value: Any) -> Any:
-    """`value` as JSON data of bounded size: arrays become shape, type and digest; long lists, texts and dicts are cut."""
+    """`value` as JSON data of bounded size: arrays as shape, type and digest; long lists, texts and dicts cut."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

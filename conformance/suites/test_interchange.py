@@ -94,5 +94,7 @@ def test_load(axes: Axes, observations: list[Observation], measured: dict[str, f
         f"after loading, global_steps is {first['steps_after_load']}, {first['promise']['steps']} were saved"
     )
     assert first["client_state"] == CLIENT_STATE, f"the client state came back as {first['client_state']}"
-    checks.feature_is_on(observations, asked, stage=int(axes["stage"]), transport=first["asked_transport"], **checks.MLP)
+    checks.feature_is_on(
+        observations, asked, stage=int(axes["stage"]), transport=first["asked_transport"], **checks.MLP
+    )
     checks.follows_oracle(observations, asked, measured)

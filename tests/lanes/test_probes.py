@@ -59,7 +59,12 @@ def test_visible_devices_limit_the_count(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ],
 )
 def test_each_step_to_nccl_has_its_own_reason(
-    monkeypatch: pytest.MonkeyPatch, gpus: tuple[GpuInfo, ...], build: str | None, facts: cuda.CudaFacts, need: str, said: str
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: tuple[GpuInfo, ...],
+    build: str | None,
+    facts: cuda.CudaFacts,
+    need: str,
+    said: str,
 ) -> None:
     monkeypatch.setattr(probes, "gpus", lambda: gpus)
     monkeypatch.setattr(probes, "cuda_of_torch", lambda: build)

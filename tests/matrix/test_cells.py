@@ -9,7 +9,9 @@ from conformance.cells import Cell, matches, shard
 
 
 def cell(number: int) -> Cell:
-    return Cell(suite="zero", case="train", axes={"stage": number, "on": True}, title="t", rules=("Z-01",), deadline=1.0)
+    return Cell(
+        suite="zero", case="train", axes={"stage": number, "on": True}, title="t", rules=("Z-01",), deadline=1.0
+    )
 
 
 def test_an_id_reads_as_suite_case_and_axes() -> None:

@@ -28,11 +28,21 @@ def test_the_projects_own_files_are_right() -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("lanes/linux_gloo.toml", 'os = "linux"', 'os = "plan9"', "lane.os: found 'plan9', expected 'linux' or 'windows'"),
+        (
+            "lanes/linux_gloo.toml",
+            'os = "linux"',
+            'os = "plan9"',
+            "lane.os: found 'plan9', expected 'linux' or 'windows'",
+        ),
         ("lanes/linux_gloo.toml", 'name = "linux_gloo"', 'name = "other"', "found 'other', expected 'linux_gloo'"),
         ("lanes/linux_gloo.toml", "[lane]", "[lane", "not TOML"),
-        ("lanes/linux_gloo.toml", 'device = "cpu"', 'device = "cpu"\ncolour = "red"', "lane.colour: found an unknown key"),
-        ("lanes/linux_gloo.toml", 'title = ', 'titel = ', "lane.title: missing, expected a value"),
+        (
+            "lanes/linux_gloo.toml",
+            'device = "cpu"',
+            'device = "cpu"\ncolour = "red"',
+            "lane.colour: found an unknown key",
+        ),
+        ("lanes/linux_gloo.toml", "title = ", "titel = ", "lane.title: missing, expected a value"),
         ("suites/planted.toml", "deadline = 4", "deadline = -4", "case[0].deadline: found -4, expected greater than 0"),
         ("suites/planted.toml", "world = [2]", "world = []", "at least one value for axis 'world'"),
         ("suites/planted.toml", 'rules = ["PLANT-01"]', 'rules = ["PLANT-99"]', "found 'PLANT-99', expected an id"),
@@ -47,7 +57,9 @@ def test_the_projects_own_files_are_right() -> None:
         ("rules/planted.toml", 'id = "PLANT-01"', 'id = "plant1"', "rule[0].id: found 'plant1'"),
     ],
 )
-def test_a_wrong_file_is_named_with_key_found_and_expected(folder: Path, file: str, old: str, new: str, said: str) -> None:
+def test_a_wrong_file_is_named_with_key_found_and_expected(
+    folder: Path, file: str, old: str, new: str, said: str
+) -> None:
     path = folder / file
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -60,10 +72,14 @@ def test_a_wrong_file_is_named_with_key_found_and_expected(folder: Path, file: s
 
 def test_a_rule_without_a_case_is_an_error_until_a_reason_is_given(folder: Path) -> None:
     rules = folder / "rules" / "planted.toml"
-    rules.write_text(rules.read_text(encoding="utf-8") + '[[rule]]\nid = "PLANT-02"\ntext = "t"\nsource = "s"\n', encoding="utf-8")
+    rules.write_text(
+        rules.read_text(encoding="utf-8") + '[[rule]]\nid = "PLANT-02"\ntext = "t"\nsource = "s"\n', encoding="utf-8"
+    )
     with pytest.raises(MatrixError, match="PLANT-02: no case checks it"):
         load_matrix(folder)
-    (folder / "rules" / "uncovered.toml").write_text('[[uncovered]]\nrule = "PLANT-02"\nreason = "r"\n', encoding="utf-8")
+    (folder / "rules" / "uncovered.toml").write_text(
+        '[[uncovered]]\nrule = "PLANT-02"\nreason = "r"\n', encoding="utf-8"
+    )
     assert load_matrix(folder).uncovered == {"PLANT-02": "r"}
 
 

@@ -30,17 +30,21 @@ def raised(rank: int, text: str) -> RankReport:
     return RankReport(rank, RankStatus.RAISED, error=RankError("ValueError", text, "Traceback …"))
 
 
+late = [RankReport(rank, RankStatus.TIMED_OUT) for rank in (0, 1)]
+odd = RankReport(1, RankStatus.UNREPORTABLE, error=RankError("TypeError", "a lambda", ""))
+
+
 @pytest.mark.parametrize(
     ("ended", "verdict", "reason"),
     [
         (outcome(harness_error="the fork server died"), Verdict.ERROR, "the fork server died"),
         (outcome(returned(0), RankReport(1, RankStatus.DIED, exit_code=-9)), Verdict.CRASH, "rank 1 died: signal 9"),
         (outcome(returned(0), RankReport(1, RankStatus.DIED)), Verdict.CRASH, "rank 1 died: exit code unknown"),
-        (outcome(raised(0, "reset by peer"), RankReport(1, RankStatus.DIED, exit_code=0)), Verdict.CRASH, "without a report"),
-        (outcome(raised(0, "a"), raised(1, "b")), Verdict.FAIL, "rank 0 raised ValueError: a; rank 1 raised ValueError: b"),
+        (outcome(raised(0, "reset"), RankReport(1, RankStatus.DIED, exit_code=0)), Verdict.CRASH, "without a report"),
+        (outcome(raised(0, "a"), raised(1, "b")), Verdict.FAIL, "rank 0 raised ValueError: a; rank 1"),
         (outcome(raised(0, "a"), RankReport(1, RankStatus.STOPPED)), Verdict.FAIL, "rank 0 raised ValueError: a"),
-        (outcome(RankReport(0, RankStatus.TIMED_OUT), RankReport(1, RankStatus.TIMED_OUT)), Verdict.TIMEOUT, "rank 0, 1 still running"),
-        (outcome(returned(0), RankReport(1, RankStatus.UNREPORTABLE, error=RankError("TypeError", "a lambda", ""))), Verdict.ERROR, "a lambda"),
+        (outcome(*late), Verdict.TIMEOUT, "rank 0, 1 still running"),
+        (outcome(returned(0), odd), Verdict.ERROR, "a lambda"),
     ],
 )  # fmt: skip
 def test_the_first_cause_speaks(ended: Outcome, verdict: Verdict, reason: str) -> None:

@@ -24,10 +24,23 @@ pytestmark = ON_LINUX
 
 def command(folder: Path, *options: str, lane: str = "linux_gloo") -> list[str]:
     planted = ["--matrices", str(PLANTED / "matrices"), str(PLANTED / "suites")]
-    return [sys.executable, "-m", "conformance", "run", "--lane", lane, "--report-folder", str(folder), *options, *planted]
+    return [
+        sys.executable,
+        "-m",
+        "conformance",
+        "run",
+        "--lane",
+        lane,
+        "--report-folder",
+        str(folder),
+        *options,
+        *planted,
+    ]
 
 
-def run(folder: Path, *options: str, lane: str = "linux_gloo", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *options: str, lane: str = "linux_gloo", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(folder, *options, lane=lane), cwd=ROOT, capture_output=True, encoding="utf-8", timeout=170,
         env={**os.environ, **(env or {})},
@@ -74,11 +87,15 @@ def test_each_fault_gets_its_verdict(full: tuple[Path, object], cell: str, verdi
     assert (record.verdict.value, reason in record.reason) == (verdict, True), record.reason
 
 
-def test_a_run_with_findings_exits_1_and_writes_every_report(full: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_a_run_with_findings_exits_1_and_writes_every_report(
+    full: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
     folder, ended = full
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
-    assert {"records.jsonl", "run.json", "index.html", "report.md", "junit.xml", "ctrf.json"} <= {p.name for p in folder.iterdir()}
+    assert {"records.jsonl", "run.json", "index.html", "report.md", "junit.xml", "ctrf.json"} <= {
+        p.name for p in folder.iterdir()
+    }
     header = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert len(header["planned"]) == 18 and header["finished"] and not header["interrupted"]
     assert "index.html" in ended.stdout
@@ -109,7 +126,9 @@ def test_resume_runs_only_what_is_missing(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stdout + first.stderr
     with (tmp_path / "records.jsonl").open("ab") as file:
         file.write(b'{"schema_version": 1, "cell": "torn')
-    second = run(tmp_path, "--resume", "--cell", "planted/check[says=pass]", "--cell", "planted/check[says=unsupported]")
+    second = run(
+        tmp_path, "--resume", "--cell", "planted/check[says=pass]", "--cell", "planted/check[says=unsupported]"
+    )
     assert second.returncode == 0, second.stdout + second.stderr
     records = list(read_records(tmp_path / "records.jsonl"))
     assert [record.axes["says"] for record in records] == ["pass", "unsupported"]
@@ -182,7 +201,11 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_written(tmp_path: Path) -> 
 
 def test_an_interrupt_leaves_a_partial_report_and_no_process(tmp_path: Path) -> None:
     running = subprocess.Popen(
-        command(tmp_path, "--suite", "planted"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+        command(tmp_path, "--suite", "planted"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
     )
     records = tmp_path / "records.jsonl"
     limit = time.monotonic() + 60
@@ -198,5 +221,5 @@ def test_an_interrupt_leaves_a_partial_report_and_no_process(tmp_path: Path) -> 
     header = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert header["interrupted"] and "finished" not in header
     assert 0 < len(by_cell(tmp_path)) < 18
-    gone, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
