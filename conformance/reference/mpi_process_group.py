@@ -199,6 +199,11 @@ class MpiProcessGroup(dist.ProcessGroup):
         works, self._coalescing = self._coalescing or [], None
         return JointWork(works)
 
+    # What C++ calls from torch 2.14 on.
+
+    start_coalescing = _start_coalescing
+    end_coalescing = _end_coalescing
+
     # The names of torch before 2.13.
 
     _allgather_base = all_gather_single

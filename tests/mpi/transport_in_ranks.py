@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
 
-from conformance.reference import mpi_exchange, mpi_transport
+from conformance.reference import mpi_exchange, mpi_process_group, mpi_transport
 
 # torch 2.13 renamed these and warns; earlier ones have only the old names.
 all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -465,6 +466,47 @@ def futures(rank: int, world: int) -> None:
         dist.all_reduce_coalesced(both, async_op=True).wait()
     same(both[0], expected(ReduceOp.SUM, world, 10, torch.float32))
     same(both[1], wanted)
+
+
+@check
+def without_a_thread(rank: int, world: int) -> None:
+    """As with an MPI that does not allow one: futures wait, and everything else goes on in waits."""
+    progress = mpi_process_group._progress()
+    assert progress.threaded == (mpi().Query_thread() >= mpi().THREAD_MULTIPLE)
+    threaded, progress.threaded = progress.threaded, False
+    try:
+        tensors = [values(rank, size) for size in (9, 70_001)]
+        handles = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        assert handles[1].get_future().done()
+        while not handles[0].is_completed():
+            time.sleep(0.001)
+        for tensor in tensors:
+            same(tensor, expected(ReduceOp.SUM, world, tensor.numel(), torch.float32))
+        dist.barrier()
+    finally:
+        progress.threaded = threaded
+
+
+@check
+def names_before_torch_2_13(rank: int, world: int) -> None:
+    """What the Python of torch 2.11 and 2.12 calls, and some C++ of 2.13 still does."""
+    group = dist.group.WORLD
+    given = values(rank, 1000 * world)
+    whole = torch.cat([values(other, 1000) for other in range(world)])
+    part = expected(ReduceOp.SUM, world, 1000 * world, torch.float32)[1000 * rank : 1000 * (rank + 1)]
+    output, piece = torch.zeros(1000 * world), torch.zeros(1000)
+    group._allgather_base(output, values(rank, 1000), c10d.AllgatherOptions()).wait()
+    same(output, whole)
+    output.zero_()
+    group.allgather_into_tensor_coalesced([output], [values(rank, 1000)]).wait()
+    same(output, whole)
+    group._reduce_scatter_base(piece, given, c10d.ReduceScatterOptions()).wait()
+    same(piece, part)
+    piece.zero_()
+    group.reduce_scatter_tensor_coalesced([piece], [given], c10d.ReduceScatterOptions()).wait()
+    same(piece, part)
+    group.alltoall_base(output, given, [], [], c10d.AllToAllOptions()).wait()
+    same(output, torch.cat([values(other, 1000 * world)[1000 * rank : 1000 * (rank + 1)] for other in range(world)]))
 
 
 @check
