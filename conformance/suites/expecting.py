@@ -113,9 +113,17 @@ def assert_raised(attempted: Observation, error: str, says: str | re.Pattern[str
     raised = attempted.get("raised")
     expected = f"expected {error} saying {says if isinstance(says, str) else says.pattern!r}"
     assert raised is not None, f"{who}: accepted, giving {attempted['returned']!r}; {expected}"
-    kind = raised["type"] if raised["module"] == "builtins" else f"{raised['module']}.{raised['type']}"
     said = says in raised["message"] if isinstance(says, str) else says.search(raised["message"])
-    assert kind == error and said, f"{who}: raised {_text(raised)}; {expected}"
+    assert raised_class(attempted) == error and said, f"{who}: raised {_text(raised)}; {expected}"
+
+
+def raised_class(attempted: Observation) -> str | None:
+    """The class of the error that an attempt raised, `module.Class`, a builtin without module; None if it returned."""
+    raised = attempted.get("raised")
+    if raised is None:
+        return None
+    kind: str = raised["type"]
+    return kind if raised["module"] == "builtins" else f"{raised['module']}.{kind}"
 
 
 def _text(raised: Mapping[str, Any]) -> str:

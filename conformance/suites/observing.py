@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from conformance.ranks import ports
+from conformance.reference import mpi_transport
 from conformance.setting import Observation, Setting
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def prove(
     import torch
     from deepspeed import comm
 
+    backend = torch.distributed.get_backend()
     micro, accumulation = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
     rank, world = comm.get_rank(), comm.get_world_size()
     inputs, targets = samples(micro * accumulation * world * steps)
@@ -124,7 +126,7 @@ def prove(
         "engine_rank": engine.global_rank,
         "engine_world": engine.world_size,
         "local_rank": engine.local_rank,
-        "transport": torch.distributed.get_backend(),
+        "transport": "mpi" if backend == mpi_transport.BACKEND else backend,
         "device": str(next(engine.module.parameters()).device),
         "steps": engine.global_steps,
         "stage": engine.zero_optimization_stage(),
@@ -201,8 +203,6 @@ def for_launcher(setting: Setting) -> dict[str, Any]:
     number = world.bcast(_reserved[-1].number if world.Get_rank() == 0 else None, root=0)
     if setting.transport == "mpi":
         import deepspeed
-
-        from conformance.reference import mpi_transport
 
         deepspeed.init_distributed(dist_backend=mpi_transport.register(), distributed_port=number)
     return {"distributed_port": number}

@@ -21,7 +21,7 @@ from conformance.ranks import ports
 from conformance.setting import Axes, Observation, Setting
 from conformance.suites import stand_in_mpi
 from conformance.suites.circumstances import hostname_command, within, without_module
-from conformance.suites.expecting import assert_raised, assert_refused, assert_works, proofs_in
+from conformance.suites.expecting import assert_raised, assert_refused, assert_works, proofs_in, raised_class
 from conformance.suites.launching import launch
 from conformance.suites.observing import attempt, prove, starter, tiny_config, tiny_model
 from conformance.verdicts import NotRun
@@ -370,7 +370,7 @@ def start_from_wrong_variables(setting: Setting) -> Observation:
     assert setting.rank is not None
     os.environ.update(WRONG[setting["wrong"]][setting.rank])
     begin = time.monotonic()
-    started = within(12, lambda: attempt(lambda: prove(start(setting, seconds=1), setting)))
+    started = within(14, lambda: attempt(lambda: prove(start(setting, seconds=2), setting)))
     return {"started": started, "seconds": time.monotonic() - begin}
 
 
@@ -402,7 +402,7 @@ def test_variables_wrong(axes: Axes, observations: list[Observation]) -> None:
         ],
         "rank_negative": [left_waiting, (topology, "RANK: found '-1'; expected an integer of at least 0")],
         "rank_too_large": [left_waiting, (topology, "RANK: found 2; expected 0 to 1, as WORLD_SIZE is 2")],
-        "rank_twice": [left_waiting, (transport, "where rank 0 cannot listen")],
+        "rank_twice": [(transport, re.compile("where rank 0 cannot listen|where rank 0 of 2 could not join"))] * 2,
         "no_rank_0": [left_waiting, left_waiting],
         "world_text": [(topology, "WORLD_SIZE: found 'two'; expected an integer of at least 1")] * 2,
         "world_zero": [(topology, "WORLD_SIZE: found '0'; expected an integer of at least 1")] * 2,
@@ -413,9 +413,12 @@ def test_variables_wrong(axes: Axes, observations: list[Observation]) -> None:
         "port_too_large": [(topology, "MASTER_PORT: found 70000; expected a port, 1 to 65535")] * 2,
     }
     expected = (reference if axes["call"] == "reference" else bare)[wrong]
-    for rank, (seen, (error, says)) in enumerate(zip(observations, expected, strict=True)):
+    for rank, seen in enumerate(observations):
+        # Two ranks 0: either may be the one that comes second, or even after the first has given up.
+        possible = expected if wrong == "rank_twice" else [expected[rank]]
+        error, says = next((one for one in possible if one[0] == raised_class(seen["started"])), possible[0])
         assert_raised(seen["started"], error, says, f"rank {rank}")
-        assert seen["seconds"] < 11, f"rank {rank}: took {seen['seconds']:.1f} s to refuse, with a timeout of 1 s"
+        assert seen["seconds"] < 13, f"rank {rank}: took {seen['seconds']:.1f} s to refuse, with a timeout of 2 s"
 
 
 def start_with_wrong_local_rank(setting: Setting) -> Observation:
@@ -680,7 +683,7 @@ def start_by_launcher(setting: Setting) -> Observation:
 
 
 def launch_two_ranks(_axes: Axes) -> list[Step]:
-    return [Step(start_by_launcher, world=1, parameters={"seconds": 150})]
+    return [Step(start_by_launcher, world=1, parameters={"seconds": 240})]
 
 
 @case(plan=launch_two_ranks)

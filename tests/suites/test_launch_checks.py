@@ -133,6 +133,16 @@ def test_variables_wrong_sees_a_wait_beyond_the_timeout() -> None:
         suite.test_variables_wrong(axes, [{"started": error, "seconds": 300.0}] * 2)
 
 
+def test_variables_wrong_takes_either_of_two_ranks_0_as_the_late_one() -> None:
+    late = {"started": refused("DistNetworkError", "EADDRINUSE", "torch.distributed"), "seconds": 0.1}
+    first = {"started": refused("DistStoreError", "Timed out waiting for clients", "torch.distributed"), "seconds": 3.0}
+    axes = {"call": "deepspeed", "wrong": "rank_twice"}
+    suite.test_variables_wrong(axes, [late, first])
+    suite.test_variables_wrong(axes, [first, late])
+    with pytest.raises(AssertionError, match="rank 1: raised ValueError"):
+        suite.test_variables_wrong(axes, [first, {**late, "started": refused("ValueError", "EADDRINUSE")}])
+
+
 def test_local_rank_wrong_sees_an_engine_that_forgot_its_rank() -> None:
     axes = {"call": "deepspeed", "value": "negative", "world": 2}
     right = [{"started": returned(proof(rank, local_rank=-1))} for rank in (0, 1)]
