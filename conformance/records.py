@@ -111,7 +111,7 @@ class Record(Frozen):
     """For instance `zero/train[stage=2,dtype=bf16,world=2]`."""
     suite: str
     case: str
-    axes: dict[str, str | int | float | bool]
+    axes: dict[str, bool | int | float | str]
     title: str = ""
     """What was asked, in one sentence."""
     lane: str

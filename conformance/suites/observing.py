@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.ranks import ports
 from conformance.reference import mpi_transport
 from conformance.setting import Observation, Setting
+from conformance.suites.training import transport_in_use
 
 if TYPE_CHECKING:
     import torch
@@ -102,7 +103,6 @@ def prove(
     import torch
     from deepspeed import comm
 
-    backend = torch.distributed.get_backend()
     micro, accumulation = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
     rank, world = comm.get_rank(), comm.get_world_size()
     inputs, targets = samples(micro * accumulation * world * steps)
@@ -126,7 +126,7 @@ def prove(
         "engine_rank": engine.global_rank,
         "engine_world": engine.world_size,
         "local_rank": engine.local_rank,
-        "transport": "mpi" if backend == mpi_transport.BACKEND else backend,
+        "transport": transport_in_use(),
         "device": str(next(engine.module.parameters()).device),
         "steps": engine.global_steps,
         "stage": engine.zero_optimization_stage(),
