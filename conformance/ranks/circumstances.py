@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from pathlib import Path
 
@@ -41,10 +42,15 @@ class Circumstances:
 
 def roots() -> tuple[str, ...]:
     """The folders that this process imports from, less those of its interpreter: where ranks find scenarios too."""
+    return _roots(tuple(sys.path), Path.cwd())
+
+
+@functools.lru_cache(maxsize=8)
+def _roots(entries: tuple[str, ...], here: Path) -> tuple[str, ...]:
     own = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
     found = [str(PACKAGE_ROOT)]
-    for entry in sys.path:
-        path = Path(entry or ".").resolve()
+    for entry in entries:
+        path = (here / entry).resolve()
         is_own = any(path.is_relative_to(prefix) for prefix in own) or path.suffix == ".zip"
         if path.is_dir() and not is_own and str(path) not in found:
             found.append(str(path))

@@ -207,6 +207,9 @@ def _import_ahead(modules: Sequence[str]) -> str:
         return traceback.format_exc()
     if (count := posix.threads()) != 1:
         return f"importing {', '.join(modules)} started threads: {count} run, expected 1; ranks cannot be forked"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return f"importing {', '.join(modules)} initialised CUDA, which forked ranks could not use"
     gc.collect()
     gc.freeze()  # a collection in a rank would touch, and so copy, every page that holds an object
     return ""

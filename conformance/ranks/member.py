@@ -100,7 +100,9 @@ def run(order: Order) -> Returned | Raised:
     os.chdir(order.setting.folder)
     sys.path[:0] = [root for root in order.roots if root not in sys.path]
     sys.argv = ["scenario"]
-    if os.environ.get("CONFORMANCE_SHM_COMM") != "1":
+    if os.environ.get("CONFORMANCE_SHM_COMM") == "1":
+        shared_memory_op.switch_on()
+    else:
         shared_memory_op.switch_off()
     with order.stacks.open("wb") as stacks:
         faulthandler.dump_traceback_later(order.deadline, file=stacks)

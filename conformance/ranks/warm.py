@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
-from conformance.ranks import rendezvous
+from conformance.ranks import rendezvous, shared_memory_op
 
 _LAZY = (
     "torch.utils.cpp_extension",
@@ -57,8 +57,6 @@ def _first_uses() -> None:
     for name in _LAZY:
         if name.partition(".")[0] in sys.modules and importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
-    deepspeed = sys.modules.get("deepspeed")
-    if deepspeed is not None:
-        _ = deepspeed.ops.__compatible_ops__  # runs the compiler's probes
+    shared_memory_op.switch_off()  # runs the compiler's probes, once for all ranks
     rendezvous.look_often()
     torch.set_num_threads(1)
