@@ -229,9 +229,13 @@ def same_training_but_for_rounding(
     )
 
 
-def every_rank_raised(errors: Sequence[str | None], pattern: str, what: str) -> str:
-    """Every rank was refused with an error that matches `pattern` (a regular expression); the error of rank 0."""
-    for rank, error in enumerate(errors):
+def every_rank_raised(errors: Sequence[str | None], pattern: str, what: str, ranks: Sequence[int] | None = None) -> str:
+    """Every rank was refused with an error that matches `pattern` (a regular expression); the first rank's error.
+
+    Args:
+        ranks: whose errors these are; 0 and up by default.
+    """
+    for rank, error in zip(ranks or range(len(errors)), errors, strict=True):
         assert error is not None, f"rank {rank}: {what} was not refused, an error that matches {pattern!r} was expected"
         assert re.search(pattern, error), f"rank {rank}: {what} raised {error!r}, expected what matches {pattern!r}"
     return str(errors[0])
