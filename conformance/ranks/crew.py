@@ -12,7 +12,7 @@ from conformance.ranks.messages import Clean, Hello, Leave, Order, Raised, Ready
 Deaths = Callable[[str], Mapping[int, int]]
 """From what mpiexec wrote to the exit codes, by rank, of those that died by themselves."""
 _OUTPUT = 64 << 10
-START_TIMEOUT = 180.0
+START_TIMEOUT = 300.0
 """Seconds for processes to start and import."""
 
 

@@ -160,7 +160,8 @@ def redirect(log: Path) -> None:
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    binary = getattr(os, "O_BINARY", 0)  # Windows would write a second \r
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | binary, 0o666)
     os.dup2(target, 1)
     os.dup2(target, 2)
     os.close(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import hashlib
 import os
 import signal
@@ -61,6 +62,8 @@ def kill_rank_1(setting: Setting) -> dict[str, Any]:
 
 
 def segfault(setting: Setting) -> dict[str, Any]:
+    if sys.platform == "win32":  # where ctypes turns an access violation into an OSError
+        faulthandler._sigsegv()
     return {"read": ctypes.string_at(0)}
 
 

@@ -35,7 +35,9 @@ def _serves(process: psutil.Process) -> bool:
         command = process.cmdline()
         parent = process.parent()
         parent_command = parent.cmdline() if parent is not None else []
-    except psutil.NoSuchProcess:
+    except (psutil.Error, OSError):
+        return True
+    if command and "conhost" in command[0].lower():  # Windows gives each console program one
         return True
     # A forked rank has its keeper's command line, and its keeper for a parent.
     return command[-1:] == ["keeper"] and parent_command[-1:] != ["keeper"]
