@@ -127,7 +127,7 @@ def supports(dtype: str) -> bool:
 
 
 def transport_in_use() -> str:
-    """What carries the collectives of the default group, by the name that lanes use: torch's name for MPI is another."""
+    """What carries the collectives, by the name that lanes use; torch's name for MPI is another."""
     import torch.distributed
 
     from conformance.reference import mpi_transport

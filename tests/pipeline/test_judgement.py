@@ -77,9 +77,17 @@ def test_what_a_check_raises_is_a_verdict(error: Exception, verdict: Verdict) ->
 
 
 KNOWN = KnownIssue(
-    id="k", title="t", cells=("zero/train[*]",), lanes=("linux_*",), versions={"deepspeed": ">=0.19,<0.20"}, expect=("FAIL",),
-    match="off by \\d", reference="not reported", explanation="e", review=datetime.date(2030, 1, 1),
-)  # fmt: skip
+    id="k",
+    title="t",
+    cells=("zero/train[*]",),
+    lanes=("linux_*",),
+    versions={"deepspeed": ">=0.19,<0.20"},
+    expect=("FAIL",),
+    match="off by \\d",
+    reference="not reported",
+    explanation="e",
+    review=datetime.date(2030, 1, 1),
+)
 
 
 @pytest.mark.parametrize(
