@@ -77,7 +77,7 @@ def test_args_omitted(axes: Axes, observations: list[Observation]) -> None:
 def call_in_some_form(setting: Setting) -> Observation:
     import deepspeed
 
-    config, path = tiny_config(), setting.folder / f"config-{setting.rank}.json"
+    config, path = tiny_config(), setting.folder / f"config-{os.getpid()}.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     model, start = tiny_model(), starter(setting)
     forms: dict[str, Callable[[], tuple[Any, ...]]] = {
@@ -244,7 +244,7 @@ def encoded(text: str) -> str:
 
 def give_config_in_some_form(setting: Setting) -> Observation:
     config, form = tiny_config(), str(setting["form"])
-    folder = setting.folder / f"rank {setting.rank} größe 設定"
+    folder = setting.folder / f"process {os.getpid()} größe 設定"
     folder.mkdir()
     path = folder / "config.json"
     text = json.dumps(config)
@@ -279,7 +279,7 @@ def test_config_form(observations: list[Observation]) -> None:
 
 def give_wrong_config(setting: Setting) -> Observation:
     wrong, start = str(setting["wrong"]), starter(setting)
-    path = setting.folder / f"config-{setting.rank}.json"
+    path = setting.folder / f"config-{os.getpid()}.json"
     contents = {
         "duplicate_key": '{"train_batch_size": 2, "train_batch_size": 4}',
         "duplicate_inner_key": '{"train_batch_size": 2, "zero_optimization": {"stage": 1, "stage": 2}}',
@@ -1060,7 +1060,7 @@ def give_pipeline(setting: Setting) -> Observation:
     import torch
     from deepspeed.pipe import PipelineModule
 
-    deepspeed.init_distributed(dist_backend=setting.transport)
+    deepspeed.init_distributed(dist_backend=setting.transport, **for_launcher(setting))
 
     def pipeline() -> Any:
         layers = list(tiny_model().children())
