@@ -13,7 +13,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from conformance.case import case
@@ -289,7 +288,7 @@ def give_wrong_config(setting: Setting) -> Observation:
         "empty_file": "",
     }
     config: Any = {
-        "path_object": Path("config.json"),
+        "path_object": path,
         "number": 3,
         "bytes": json.dumps(tiny_config()).encode(),
         "list": [tiny_config()],
@@ -300,7 +299,8 @@ def give_wrong_config(setting: Setting) -> Observation:
         "folder": str(setting.folder),
         "empty_text": "",
     }.get(wrong, str(path))
-    path.write_text(contents.get(wrong, "{}"), encoding="latin-1" if wrong == "latin1_file" else "utf-8")
+    text = contents.get(wrong, json.dumps(tiny_config()))
+    path.write_text(text, encoding="latin-1" if wrong == "latin1_file" else "utf-8")
     return {"attempt": attempt(lambda: start(model=tiny_model(), config=config)[0])}
 
 
@@ -943,9 +943,13 @@ def give_scheduler_of_another_optimizer(setting: Setting) -> Observation:
     if setting["optimizer"] == "callable":
         given["optimizer"] = adamw
     config = tiny_config(optimizer=None if setting["optimizer"] == "callable" else tiny_config()["optimizer"])
-    started = attempt(lambda: prove(starter(setting)(model=model, config=config, **given)[0], setting, steps=3))
-    rates = started["returned"]["rates"] if "returned" in started else None
-    return {"started": {"returned": f"an engine whose rates were {rates}"} if rates else started}
+    start = starter(setting)
+
+    def rates() -> str:
+        engine = start(model=model, config=config, **given)[0]
+        return f"an engine whose rates were {prove(engine, setting, steps=3)['rates']}"
+
+    return {"started": attempt(rates)}
 
 
 @case(give_scheduler_of_another_optimizer)
