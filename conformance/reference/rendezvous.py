@@ -44,25 +44,25 @@ def meet(topology: Topology, timeout: datetime.timedelta) -> int:
             "pass a topology with an address, or none",
         )
     if topology.master_port is None:
-        return (
-            _meet_by_mpi(topology, topology.master_addr) if topology.launcher == "mpi" else _open(topology.master_addr)
-        )
+        if topology.launcher == "mpi":
+            return _meet_by_mpi(topology, topology.master_addr, timeout)
+        return _open(topology.master_addr, timeout)
     home = (topology.master_addr, topology.master_port)
     start = _starts.get(home, 0)
     _starts[home] = start + 1
     if start == 0:
         if topology.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            _first_stores[home] = _listen(*home)
+            _first_stores[home] = _listen(*home, timeout)
         return topology.master_port
     return _meet_again(topology.rank, home, start, timeout)
 
 
-def _meet_by_mpi(topology: Topology, address: str) -> int:
+def _meet_by_mpi(topology: Topology, address: str, timeout: datetime.timedelta) -> int:
     world = import_mpi().COMM_WORLD
     port, refusal = None, None
     if topology.rank == 0:
         try:
-            port = _open(address)
+            port = _open(address, timeout)
         except TransportError as error:
             refusal = error.args
     port, refusal = world.bcast((port, refusal), root=0)
@@ -78,7 +78,7 @@ def _meet_again(rank: int, home: tuple[str, int], start: int, timeout: datetime.
     try:
         first = TCPStore(*home, is_master=False, timeout=timeout, use_libuv=_use_libuv())
         if rank == 0:
-            first.set(key, str(_open(home[0])))
+            first.set(key, str(_open(home[0], timeout)))
         return int(first.get(key))
     except RuntimeError as error:
         raise TransportError(
@@ -89,19 +89,25 @@ def _meet_again(rank: int, home: tuple[str, int], start: int, timeout: datetime.
         ) from error
 
 
-def _open(address: str) -> int:
+def _open(address: str, timeout: datetime.timedelta) -> int:
     """Listen on a port of the system's choice, in place of the previous one."""
-    store = _listen(address, 0)
+    store = _listen(address, 0, timeout)
     _latest_store[:] = [store]
     return store.port
 
 
-def _listen(address: str, port: int) -> TCPStore:
+def _listen(address: str, port: int, timeout: datetime.timedelta) -> TCPStore:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     try:
         return TCPStore(
-            address, port, is_master=True, wait_for_workers=False, multi_tenant=True, use_libuv=_use_libuv()
+            address,
+            port,
+            is_master=True,
+            timeout=timeout,
+            wait_for_workers=False,
+            multi_tenant=True,
+            use_libuv=_use_libuv(),
         )
     except RuntimeError as error:
         raise TransportError(
