@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections import Counter
@@ -36,13 +37,21 @@ SLOWEST = 10
 REASON_SHOWN = 240
 
 
+class _Unheard(RichConsole):
+    """Goes on when its reader has left, as `head` does: a run is for its records."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Console:
     """The run's voice. Nothing here decides anything."""
 
     def __init__(self, *, quiet: bool) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # A cp1252 console must not end a run.
-        self._rich = RichConsole(highlight=False, soft_wrap=True)
+        self._rich = _Unheard(highlight=False, soft_wrap=True)
         self._quiet = quiet
         self._live: Live | None = None
         self._progress = Progress(

@@ -223,3 +223,14 @@ def test_an_interrupt_leaves_a_partial_report_and_no_process(tmp_path: Path) -> 
     assert 0 < len(by_cell(tmp_path)) < 18
     _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
+
+
+def test_a_reader_that_leaves_does_not_end_a_run(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        command(tmp_path, "--list"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    assert running.stdout is not None
+    running.stdout.close()
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    assert "Traceback" not in said and "INTERNALERROR" not in said
