@@ -14,7 +14,7 @@ def gather(engine: Any) -> dict[str, NDArray[np.float32]]:
     """The float32 weights that the optimizer updates, by parameter name; for frozen parameters, what the model computes
     with.
 
-    Collective: every rank calls it and gets all weights.
+    Collective: every rank calls it and gets all weights. What is frozen or empty is in no optimizer.
 
     Raises:
         RuntimeError: the engine keeps its master copy where this does not look, and would have given rounded weights
@@ -26,7 +26,7 @@ def gather(engine: Any) -> dict[str, NDArray[np.float32]]:
     unpartitioned = _unpartitioned_masters(engine)
     weights: dict[str, NDArray[np.float32]] = {}
     for name, parameter in engine.module.named_parameters():
-        if not parameter.requires_grad:
+        if not parameter.requires_grad or not computing[name].size:
             weights[name] = computing[name]
             continue
         master = unpartitioned.get(id(parameter))

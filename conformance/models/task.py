@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from conformance.models import awkward, convolution, mlp, transformer, wide
+from conformance.models import awkward, convolution, mlp, transformer, uncommon, wide
 
 ROWS = 16
 """Rows of a global batch: what all ranks together see in one optimizer step, however it is split."""
@@ -41,6 +41,8 @@ _TASKS = {
         Task("transformer", transformer.Transformer, transformer.data, transformer.loss),
         Task("convolution", convolution.Convolution, convolution.data, convolution.loss),
         Task("awkward", awkward.Awkward, mlp.data, mlp.loss),
+        Task("scalar", uncommon.WithScalar, mlp.data, mlp.loss),
+        Task("empty", uncommon.WithEmpty, mlp.data, mlp.loss),
         Task("wide", wide.Wide, mlp.data, mlp.loss),
     )
 }

@@ -76,4 +76,11 @@ def deviation(
 
 def _relative(found: Sequence[float], expected: Sequence[float]) -> tuple[float, ...]:
     pairs = zip(found, expected, strict=True) if found else ()
-    return tuple(abs(value - wanted) / abs(wanted) if wanted else abs(value) for value, wanted in pairs)
+    return tuple(_distance(value, wanted) for value, wanted in pairs)
+
+
+def _distance(value: float, wanted: float) -> float:
+    """Relative; absolute where 0 is wanted; none where both are the same, infinity included."""
+    if value == wanted:
+        return 0.0
+    return abs(value - wanted) / abs(wanted) if wanted else abs(value)

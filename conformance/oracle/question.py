@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """An optimizer of torch.optim.
+    """An optimizer of torch.optim, or Lion.
 
     Attributes:
         name: the class's name.
@@ -37,6 +37,10 @@ class Question:
         optimizer: what updates the float32 weights.
         loss_scale: what the loss is multiplied with in fp16.
         seed: of the initial weights.
+        rates: the learning rate of each step; empty for the optimizer's own in all.
+        grouped: whether the optimizer has two groups, the second with the biases, half the learning rate and no weight
+            decay.
+        halving: with fp16, whether a step whose gradient overflows is left out and halves the loss scale.
     """
 
     task: str = "mlp"
@@ -48,6 +52,9 @@ class Question:
     optimizer: Optimizer = Optimizer()
     loss_scale: float = 256.0
     seed: int = 0
+    rates: tuple[float, ...] = ()
+    grouped: bool = False
+    halving: bool = False
 
     @property
     def terms(self) -> int:

@@ -7,7 +7,7 @@ The arithmetic, stated once more and independently of DeepSpeed:
 - each micro-batch's gradient is computed in the computing dtype; in fp16 from the loss times the loss scale;
 - the step's gradient is the mean over all micro-batches of all ranks (summed here in float64, and unscaled);
 - its norm over all weights is clipped to `clipping` as torch.nn.utils.clip_grad_norm_ does;
-- torch.optim updates the master copy.
+- torch.optim updates the master copy; a parameter that no loss depends on has the gradient zero.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from conformance import models
+from conformance.oracle.lion import Lion
 from conformance.oracle.question import Question
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -42,8 +43,8 @@ class Trajectory:
     Attributes:
         losses: the mean loss over the global batch before each step.
         gradient_norms: before clipping, of each step.
-        start: the master weights before the first step, by parameter name.
-        weights: the master weights after the last.
+        start: the master weights before the first step, by parameter name; frozen ones as the model computes with them.
+        weights: the same after the last step.
     """
 
     losses: tuple[float, ...]
@@ -78,9 +79,9 @@ def run(question: Question, disturb: Disturb | None = None) -> Trajectory:
             parameter.data = parameter.data.to(dtype)
         parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         masters = {name: parameter.detach().clone().float().requires_grad_() for name, parameter in parameters.items()}
-        options: dict[str, Any] = dict(question.optimizer.options)
-        optimizer = getattr(torch.optim, question.optimizer.name)(masters.values(), **options)
-        start = _numpy(masters)
+        optimizer = _optimizer(question, masters)
+        frozen = {name: each for name, each in model.named_parameters() if not each.requires_grad}
+        start = _numpy({**masters, **frozen})
         losses: list[float] = []
         norms: list[float] = []
         for step in range(question.steps):
@@ -116,14 +117,35 @@ def run(question: Question, disturb: Disturb | None = None) -> Trajectory:
                     float(master.grad.double().square().sum()) for master in masters.values() if master.grad is not None
                 )
             )
+            if question.halving and not math.isfinite(norm):
+                scale /= 2
+                norms.append(math.inf)
+                continue
             norms.append(norm)
             if question.clipping:
                 torch.nn.utils.clip_grad_norm_(masters.values(), question.clipping)
+            if question.rates:
+                for group in optimizer.param_groups:
+                    group["lr"] = question.rates[step]
             optimizer.step()
             with torch.no_grad():
                 for name, parameter in parameters.items():
                     parameter.copy_(masters[name])
-        return Trajectory(tuple(losses), tuple(norms), start, _numpy(masters))
+        return Trajectory(tuple(losses), tuple(norms), start, _numpy({**masters, **frozen}))
+
+
+def _optimizer(question: Question, masters: dict[str, Tensor]) -> torch.optim.Optimizer:
+    options: dict[str, Any] = dict(question.optimizer.options)
+    kind: Any = Lion if question.optimizer.name == "Lion" else getattr(torch.optim, question.optimizer.name)
+    made: torch.optim.Optimizer = kind(groups(masters, options) if question.grouped else masters.values(), **options)
+    return made
+
+
+def groups(parameters: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two parameter groups of a question that is `grouped`."""
+    biases = [each for name, each in parameters.items() if name.endswith("bias")]
+    others = [each for name, each in parameters.items() if not name.endswith("bias")]
+    return [{"params": others}, {"params": biases, "lr": options["lr"] / 2, "weight_decay": 0.0}]
 
 
 @functools.lru_cache(maxsize=512)

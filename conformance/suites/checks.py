@@ -144,8 +144,9 @@ def computing_weights_are_rounded_masters(observation: Observation, dtype: str) 
 
 def follows_oracle(observations: Sequence[Observation], asked: Question, measured: dict[str, float]) -> None:
     """Losses, gradient norms and weights are the oracle's, within the tolerance derived for the question."""
-    from conformance.oracle import tolerance, trajectory
     from conformance.oracle.deviation import deviation
+    from conformance.oracle.tolerance import tolerance
+    from conformance.oracle.trajectory import trajectory
 
     oracle = trajectory(asked)
     allowed = tolerance(asked, same_kernels=observations[0].get("device", "cpu") == "cpu")
@@ -210,8 +211,9 @@ def same_training_but_for_rounding(
 ) -> None:
     """After a resume on another number of ranks, losses and weights are those of the uninterrupted run, within the
     tolerance for the larger world."""
-    from conformance.oracle import Trajectory, tolerance, trajectory
     from conformance.oracle.deviation import deviation
+    from conformance.oracle.tolerance import tolerance
+    from conformance.oracle.trajectory import Trajectory, trajectory
 
     larger = dataclasses.replace(asked, world=max(len(uninterrupted), len(resumed)))
     allowed = tolerance(larger)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from conformance import models
-from conformance.oracle import Optimizer, Question, Trajectory, tolerance, trajectory
 from conformance.oracle.deviation import Deviation, deviation
-from conformance.oracle.tolerance import Tolerance, noise
-from conformance.oracle.trajectory import DTYPES, run
+from conformance.oracle.question import Optimizer, Question
+from conformance.oracle.tolerance import Tolerance, noise, tolerance
+from conformance.oracle.trajectory import DTYPES, Trajectory, run, trajectory
 
 FULL = {"world": 2, "accumulation": 2, "clipping": 0.2}
 QUESTIONS = [Question(dtype=dtype, **FULL) for dtype in ("fp32", "bf16", "fp16")]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from conformance.oracle import trajectory
-from conformance.oracle.trajectory import DTYPES
+from conformance.oracle.trajectory import DTYPES, trajectory
 from conformance.suites import checks, test_checkpoint, test_zero, training
 from conformance.verdicts import Unsupported
 
