@@ -119,7 +119,8 @@ def offload_is_honoured(axes: Axes, observations: list[Observation]) -> None:
             # Weights, momentum and variance in float32, for all ranks in one folder.
             least = 3 * 4 * share * len(observations) * 0.9
             assert each["optimizer_files"] >= least, (
-                f"rank {rank}: the optimizer's swap files hold {each['optimizer_files']} bytes, expected {least:.0f} or more: {each['files']}"
+                f"rank {rank}: the optimizer's swap files hold {each['optimizer_files']} bytes, "
+                f"expected {least:.0f} or more: {each['files']}"
             )
         if parameters != "none":
             assert each["parameters_on_cpu"], f"rank {rank}: offload_param was accepted and is not in use"
@@ -128,7 +129,8 @@ def offload_is_honoured(axes: Axes, observations: list[Observation]) -> None:
             width = 4 if axes["dtype"] == "fp32" else 2
             least = width * share * len(observations) * 0.9
             assert each["parameter_files"] >= least, (
-                f"rank {rank}: the parameters' swap files hold {each['parameter_files']} bytes, expected {least:.0f} or more: {each['files']}"
+                f"rank {rank}: the parameters' swap files hold {each['parameter_files']} bytes, "
+                f"expected {least:.0f} or more: {each['files']}"
             )
 
 
@@ -220,7 +222,7 @@ def move_states(setting: Setting) -> Observation:
 
 @case(move_states)
 def test_move_states(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
-    """States that were moved away and back leave training as it is; stage 3 moves an optimizer only if it is FusedAdam."""
+    """States that were moved away and back leave training as it is; stage 3 moves no optimizer but FusedAdam."""
     refused = [each.get("refused") for each in observations]
     if any(refused):
         pattern = r"AssertionError: Offloading is supported only for DeepSpeed FusedAdam"
