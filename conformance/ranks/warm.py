@@ -58,5 +58,5 @@ def _first_uses() -> None:
         if name.partition(".")[0] in sys.modules and importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
     shared_memory_op.switch_off()  # runs the compiler's probes, once for all ranks
-    rendezvous.look_often()
+    rendezvous.ease()
     torch.set_num_threads(1)

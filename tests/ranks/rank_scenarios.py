@@ -198,11 +198,12 @@ def spoil(setting: Setting) -> dict[str, Any]:
     return {"pid": os.getpid()}
 
 
-def initialise_three_times(setting: Setting) -> dict[str, Any]:
+def initialise_again(setting: Setting) -> dict[str, Any]:
     import torch
 
     sums = []
-    for turn in range(3):
+    for turn in range(setting["times"]):
+        time.sleep(0.02 * (turn % 3) * (1 - setting.rank if turn % 2 else setting.rank))
         torch.distributed.init_process_group("gloo")
         value = torch.tensor([float(turn + 1)])
         torch.distributed.all_reduce(value)

@@ -50,7 +50,7 @@ def test_forked_is_as_cold(
     job = make_job("train", parameters={"stage": stage}, deadline=60.0)
     fast = pools(FAST).run(job)
     cold = cold_training(job)
-    assert fast.mode == FAST
+    assert fast.mode in (FAST, "reused")
     assert cold.mode == "cold"
     assert without_luck(fast) == without_luck(cold)
     first, second = observations(fast)
@@ -59,8 +59,9 @@ def test_forked_is_as_cold(
 
 
 def test_a_rank_may_initialise_again(pools: Callable[[str], RankPool], make_job: JobMaker) -> None:
-    for observation in observations(pools(FAST).run(make_job("initialise_three_times"))):
-        assert observation["sums"] == [2.0, 4.0, 6.0]
+    """Often enough to meet a rank that is late."""
+    for observation in observations(pools(FAST).run(make_job("initialise_again", parameters={"times": 20}))):
+        assert observation["sums"] == [2.0 * time for time in range(1, 21)]
 
 
 def test_jobs_that_need_fresh_interpreters_get_them(pools: Callable[[str], RankPool], make_job: JobMaker) -> None:
