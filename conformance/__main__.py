@@ -1,4 +1,4 @@
-"""`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes."""
+"""`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes; `durations`: for shards."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from conformance.matrix import MATRICES, MatrixError
+from conformance.matrix.durations import durations_of, write_durations
 from conformance.pipeline.exit_code import ExitCode
+from conformance.records import RecordFileError, read_records
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = """usage: python -m conformance run --lane NAME [options]
+       python -m conformance durations RECORDS...
 
-Runs the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's.
+run: the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's
+durations: takes over how long cells took, for --shard
 exit codes: 0 all as expected; 1 a FAIL, CRASH, TIMEOUT or XPASS; 2 wrong usage or matrix; 3 nothing ran, or ERROR"""
 
 
@@ -23,8 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] in (["-h"], ["--help"], []):
         print(USAGE)
         return int(ExitCode.AS_EXPECTED if words else ExitCode.USAGE)
+    if words[0] == "durations" and words[1:]:
+        return durations(list(map(Path, words[1:])))
     if words[0] != "run":
-        print(f"error: found {words[0]!r}, expected 'run'\n{USAGE}", file=sys.stderr)
+        print(f"error: found {' '.join(words)!r}, expected 'run' or 'durations RECORDS'\n{USAGE}", file=sys.stderr)
         return int(ExitCode.USAGE)
     # The plugin is named here although conftest.py does too: an option's value that is an existing folder would
     # otherwise be taken for the tests' folder, and the conftest.py that knows the option would not be found.
@@ -38,6 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     code = int(pytest.main([*fixed, *words[1:]]))
     return int(ExitCode.USAGE) if code == pytest.ExitCode.USAGE_ERROR else code
+
+
+def durations(files: Sequence[Path]) -> int:
+    """Take over the times of record files into matrices/durations.json."""
+    try:
+        seconds = durations_of(record for file in files for record in read_records(file))
+        print(write_durations(MATRICES, seconds))
+    except (OSError, RecordFileError, MatrixError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(ExitCode.USAGE)
+    return int(ExitCode.AS_EXPECTED)
 
 
 if __name__ == "__main__":

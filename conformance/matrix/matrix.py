@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from conformance.cells import Cell
+from conformance.matrix.durations import read_durations
 from conformance.matrix.errors import MatrixError
 from conformance.matrix.known_issue import KnownIssue, KnownIssueFile
 from conformance.matrix.lane import Lane, LaneFile
@@ -75,8 +75,6 @@ def load_matrix(folder: Path = MATRICES) -> Matrix:
         if issue.id in seen:
             raise MatrixError(f"{issues_file}: issue.id: found {issue.id!r} twice, expected distinct ids")
         seen.add(issue.id)
-    durations = folder / "durations.json"
-    seconds = json.loads(durations.read_text(encoding="utf-8")) if durations.exists() else {}
     return Matrix(
         folder=folder,
         lanes=lanes,
@@ -86,7 +84,7 @@ def load_matrix(folder: Path = MATRICES) -> Matrix:
         rules=rules,
         uncovered=uncovered,
         known_issues=issues,
-        seconds=seconds,
+        seconds=read_durations(folder),
     )
 
 
