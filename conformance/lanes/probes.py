@@ -14,6 +14,7 @@ import psutil
 
 from conformance.lanes import bundles, mpi_library
 from conformance.lanes.cuda import cuda_facts, cuda_of_torch
+from conformance.lanes.ops import probe_op
 from conformance.records import GpuInfo
 from conformance.verdicts import NotRun
 
@@ -153,6 +154,7 @@ PROBES: dict[str, Probe] = {
     "command": _command,
     "compiler": _compiler,
     "memory": _memory,
+    "op": probe_op,
     "export": bundles.probe_export,
     "import": bundles.probe_import,
 }

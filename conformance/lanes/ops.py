@@ -1,0 +1,77 @@
+"""Whether one of DeepSpeed's compiled ops is there, without importing torch or DeepSpeed, or building anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from conformance.verdicts import NotRun
+
+LIBRARIES = {"async_io": "libaio-dev"}
+"""What ops need beside a compiler, as Debian and Ubuntu call it."""
+
+
+def probe_op(name: str) -> None:
+    """Raise NotRun unless the op was built ahead: into the installed DeepSpeed, or in torch's cache of extensions.
+
+    An op that is not there would be compiled by the ranks themselves, all at once, for minutes.
+
+    Args:
+        name: as DeepSpeed calls it, such as `cpu_adam`.
+    """
+    if name in installed_ops():
+        return
+    remedy = "build it ahead: python -m nox -s ops"
+    if name in LIBRARIES:
+        remedy = f"apt-get install {LIBRARIES[name]}, then {remedy}"
+    folder = cached(name)
+    if folder is None:
+        raise NotRun(f"DeepSpeed's op {name}", remedy)
+    if (folder / "lock").exists():
+        raise NotRun(
+            f"DeepSpeed's op {name}, whose build was interrupted: {folder / 'lock'}", f"delete that file, {remedy}"
+        )
+    # torch asks ninja whether the cached build is current, and DeepSpeed asks the compiler what it is.
+    for command in ("ninja", "cl" if sys.platform == "win32" else "c++"):
+        if shutil.which(command) is None:
+            raise NotRun(f"the command {command}, without which a built op is not loaded", f"put {command} on PATH")
+
+
+def installed_ops() -> frozenset[str]:
+    """The ops that were built when DeepSpeed was installed (DS_BUILD_OPS=1)."""
+    spec = importlib.util.find_spec("deepspeed")
+    if spec is None or not spec.submodule_search_locations:
+        return frozenset()
+    file = Path(next(iter(spec.submodule_search_locations))) / "git_version_info_installed.py"
+    if not file.exists():
+        return frozenset()
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "installed_ops":
+            ops: Mapping[str, bool] = ast.literal_eval(statement.value)
+            return frozenset(name for name, built in ops.items() if built)
+    return frozenset()
+
+
+def cached(name: str) -> Path | None:
+    """The folder of the op's library in torch's cache, or None. Below TORCH_EXTENSIONS_DIR torch puts an op by its
+    name, in its default place in a folder for the Python and CUDA versions."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if given:
+        roots = [Path(given)]
+    else:
+        if sys.platform == "win32":
+            local = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local"))
+            base = local / "torch_extensions" / "torch_extensions" / "Cache"
+        else:
+            base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "torch_extensions"
+        roots = sorted(base.glob(f"py{sys.version_info.major}{sys.version_info.minor}_*"))
+    library = f"{name}.pyd" if sys.platform == "win32" else f"{name}.so"
+    for root in roots:
+        if (root / name / library).exists():
+            return root / name
+    return None
