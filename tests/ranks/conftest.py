@@ -61,6 +61,14 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
         each.close()
 
 
+@pytest.fixture(scope="session")
+def cold_training(pools: Callable[[str], RankPool], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What training with ZeRO-2 in fresh interpreters comes to."""
+    folder = tmp_path_factory.mktemp("cold")
+    setting = Setting({"stage": 2}, None, 2, "env", "gloo", "cpu", "bare", folder)
+    return pools("cold").run(Job("planted/train", "tests.ranks.rank_scenarios:train", setting, 60.0))
+
+
 @pytest.fixture
 def run(
     mode: str, pools: Callable[[str], RankPool], make_job: JobMaker, monkeypatch: pytest.MonkeyPatch

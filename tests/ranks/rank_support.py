@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -51,6 +52,11 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def without_luck(observation: dict[str, Any]) -> dict[str, Any]:
+    """An observation of the `train` scenario without what differs from rank to rank."""
+    return {name: value for name, value in observation.items() if name not in ("random", "pid")}
 
 
 def statuses(outcome: Outcome) -> list[RankStatus]:

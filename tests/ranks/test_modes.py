@@ -6,56 +6,39 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
-from tests.ranks.rank_support import FAST
+from tests.ranks.rank_support import FAST, statuses, without_luck
 
 JobMaker = Callable[..., Job]
 
 
-def observations(outcome: Outcome) -> list[dict]:
+def observations(outcome: Outcome) -> list[dict[str, Any]]:
     assert outcome.harness_error is None
-    assert [report.status for report in outcome.reports] == [RankStatus.RETURNED] * len(outcome.reports), outcome
+    assert statuses(outcome) == [RankStatus.RETURNED] * len(outcome.reports), outcome
     return [report.observation or {} for report in outcome.reports]
 
 
-def without_luck(outcome: Outcome) -> list[dict]:
-    return [
-        {name: value for name, value in each.items() if name not in ("random", "pid")} for each in observations(outcome)
-    ]
-
-
-@pytest.fixture(scope="module")
-def cold_training(
-    pools: Callable[[str], RankPool], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Job], Outcome]:
-    """The outcome of training in fresh interpreters, run once a stage."""
-    known: dict[int, Outcome] = {}
-
-    def train(job: Job) -> Outcome:
-        stage = int(job.setting["stage"])
-        if stage not in known:
-            known[stage] = pools("cold").run(job)
-        return known[stage]
-
-    return train
-
-
-@pytest.mark.parametrize("stage", [2, 3])
-def test_forked_is_as_cold(
-    pools: Callable[[str], RankPool], make_job: JobMaker, cold_training: Callable[[Job], Outcome], stage: int
-) -> None:
-    job = make_job("train", parameters={"stage": stage}, deadline=60.0)
-    fast = pools(FAST).run(job)
-    cold = cold_training(job)
+def test_forked_is_as_cold(pools: Callable[[str], RankPool], make_job: JobMaker, cold_training: Outcome) -> None:
+    fast = pools(FAST).run(make_job("train", parameters={"stage": 2}, deadline=60.0))
     assert fast.mode in (FAST, "reused")
-    assert cold.mode == "cold"
-    assert without_luck(fast) == without_luck(cold)
+    assert cold_training.mode == "cold"
     first, second = observations(fast)
+    assert [without_luck(each) for each in (first, second)] == [
+        without_luck(each) for each in observations(cold_training)
+    ]
     assert first["weights"] == second["weights"]
     assert not set(first["random"]) & set(second["random"])
+
+
+def test_stage_3_comes_to_the_same_weights(
+    pools: Callable[[str], RankPool], make_job: JobMaker, cold_training: Outcome
+) -> None:
+    fast = observations(pools(FAST).run(make_job("train", parameters={"stage": 3}, deadline=60.0)))
+    assert [each["weights"] for each in fast] == [each["weights"] for each in observations(cold_training)]
 
 
 def test_a_rank_may_initialise_again(pools: Callable[[str], RankPool], make_job: JobMaker) -> None:
@@ -64,10 +47,13 @@ def test_a_rank_may_initialise_again(pools: Callable[[str], RankPool], make_job:
         assert observation["sums"] == [2.0 * time for time in range(1, 21)]
 
 
-def test_jobs_that_need_fresh_interpreters_get_them(pools: Callable[[str], RankPool], make_job: JobMaker) -> None:
-    pool = pools(FAST)
-    assert pool.run(make_job("variables", cold=True, world=1)).mode == "cold"
-    outcome = pool.run(make_job("variables", world=1, environment={"DS_ACCELERATOR": None, "PYTHONUTF8": "1"}))
+def test_jobs_that_need_fresh_interpreters_get_them(make_job: JobMaker) -> None:
+    pool = open_pool(preload=("json",), environment={"DS_ACCELERATOR": "cpu"})
+    try:
+        assert pool.run(make_job("variables", cold=True, world=1)).mode == "cold"
+        outcome = pool.run(make_job("variables", world=1, environment={"DS_ACCELERATOR": None, "PYTHONUTF8": "1"}))
+    finally:
+        pool.close()
     assert outcome.mode == "cold"
     (observation,) = observations(outcome)
     assert observation["environment"]["PYTHONUTF8"] == "1"

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
-from tests.ranks.rank_support import statuses, wait_until
+from tests.ranks.rank_support import statuses, wait_until, without_luck
 
 JobMaker = Callable[..., Job]
 
@@ -110,21 +110,16 @@ def test_ranks_that_do_not_get_ready_are_an_error_of_the_harness(make_job: JobMa
         opened.close()
 
 
-def test_reused_is_as_cold(pools: Callable[[str], RankPool], make_job: JobMaker) -> None:
+def test_reused_is_as_cold(pools: Callable[[str], RankPool], make_job: JobMaker, cold_training: Outcome) -> None:
     """Stage 3 and a job that leaves everything lying about come before, and show in nothing."""
     pool = pools("prewarmed")
     littered = pool.run(make_job("litter", deadline=60.0))
     outcomes = [pool.run(make_job("train", parameters={"stage": stage}, deadline=60.0)) for stage in (3, 2, 2)]
-    cold = pools("cold").run(make_job("train", parameters={"stage": 2}, deadline=60.0))
     assert [outcome.mode for outcome in outcomes] == ["reused"] * 3
     assert pids(littered) == {each["pid"] for each in seen(outcomes[2])}
-    expected = [without_luck(each) for each in seen(cold)]
+    expected = [without_luck(each) for each in seen(cold_training)]
     assert [each["weights"] for each in seen(outcomes[0])] == [each["weights"] for each in expected]
     for outcome in outcomes[1:]:
         assert [without_luck(each) for each in seen(outcome)] == expected
-    logs = [outcome.reports[0].log for outcome in (outcomes[1], outcomes[2], cold)]
+    logs = [outcome.reports[0].log for outcome in (outcomes[1], outcomes[2], cold_training)]
     assert len({log.count("FutureWarning") for log in logs}) == 1, logs  # warned once a job, not once a process
-
-
-def without_luck(observation: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in observation.items() if name not in ("random", "pid")}
