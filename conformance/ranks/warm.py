@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +15,15 @@ _LAZY = (
     "torch._dynamo",
     "torch._inductor",
     "torch.distributed.distributed_c10d",
+    "torch.profiler._cupti_monitor",
+    "torch.utils.serialization.config",
+    "deepspeed.comm.mori",
+    "deepspeed.module_inject.auto_ep_comm",
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.moe.ep_count",
+    "deepspeed.moe.ep_repack",
+    "deepspeed.runtime.superoffload.superoffload_stage3",
+    "deepspeed.utils.pin_memory",
     "deepspeed.runtime.zero.stage3",
     "deepspeed.runtime.zero.stage_1_and_2",
     "deepspeed.runtime.zero.muon.muon_optimizer",
@@ -23,7 +32,7 @@ _LAZY = (
     "deepspeed.runtime.fp16.unfused_optimizer",
     "deepspeed.checkpoint",
 )
-"""Modules that an engine imports when it is made; those of other versions are passed over."""
+"""Modules that an engine imports when it is made or first used; those of other versions are passed over."""
 
 
 def up(modules: Sequence[str]) -> None:
@@ -55,8 +64,9 @@ def _first_uses() -> None:
     if torch is None:
         return
     for name in _LAZY:
-        if name.partition(".")[0] in sys.modules and importlib.util.find_spec(name) is not None:
-            importlib.import_module(name)
+        if name.partition(".")[0] in sys.modules:
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(name)
     shared_memory_op.switch_off()  # runs the compiler's probes, once for all ranks
     rendezvous.ease()
     torch.set_num_threads(1)
