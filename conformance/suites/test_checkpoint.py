@@ -657,7 +657,7 @@ def save_on_full_disk(setting: Setting) -> Observation:
 
     def second() -> None:
         training.train(session, asked, first=BEFORE, steps=1)
-        with _small_files():
+        with small_files():
             errors.append(attempt(lambda: session.save(checkpoint(setting), tag="bad")).error)
 
     second()
@@ -665,7 +665,7 @@ def save_on_full_disk(setting: Setting) -> Observation:
 
 
 @contextlib.contextmanager
-def _small_files() -> Any:
+def small_files() -> Any:
     """No file that is written may grow beyond 4 KiB; POSIX only."""
     import resource
     import signal

@@ -26,6 +26,17 @@ ADAMS = {
 }
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "pinned": {"pin_memory": True},
+    "pipeline_read": {"pipeline_read": True},
+    "pipeline_write": {"pipeline_write": True},
+    "pipeline_both": {"pipeline_read": True, "pipeline_write": True},
+    "fast_init": {"fast_init": True},
+    "many_buffers": {"buffer_count": 9},
+}
+"""Ways to swap the optimizer's state that change nothing about it, laid over offload_optimizer."""
+
+
 def task(axes: Axes) -> str:
     """The model: wide where anything goes to disk, since less than a mebibyte a rank stays in memory there."""
     return "wide" if "nvme" in (axes.get("optimizer"), axes.get("parameters")) else "mlp"
@@ -47,9 +58,11 @@ def sections(setting: Setting) -> dict[str, Any]:
                 made[section]["nvme_path"] = swap
             if device == "nvme" and axis == "parameters":
                 made[section].update(buffer_size=1_200_000, max_in_cpu=0)
-    for name in ("ratio", "pipeline_read", "pipeline_write"):
-        if name in setting.parameters:
-            made["offload_optimizer"][name] = setting[name]
+    made.get("offload_optimizer", {}).update(OPTIONS.get(setting.get("option", ""), {}))
+    if "ratio" in setting.parameters:
+        # Whole sub-groups stay behind, so that there must be several.
+        made["offload_optimizer"]["ratio"] = setting["ratio"]
+        made["sub_group_size"] = 500
     return made
 
 
@@ -82,6 +95,7 @@ def offloaded(session: Any, folder: Path) -> Observation:
             getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False)
         ),
         "optimizer_on_disk": bool(getattr(optimizer, "swap_optimizer", False)),
+        "sub_groups_at": [str(each) for each in getattr(optimizer, "subgroup_to_device", {}).values()],
         "parameters_on_cpu": bool(getattr(optimizer, "offload_param", False)),
         "parameters_on_disk": bool(getattr(optimizer, "params_in_nvme_and_cpu", False)),
         "optimizer_files": sum(path.stat().st_size for path in files if "optimizer" in path.parts),
@@ -161,6 +175,43 @@ def test_without_effect(axes: Axes, observations: list[Observation], measured: d
     if any(refused):
         raise Unsupported(checks.every_rank_raised(refused, r"offload", "an offload that the stage does not have"))
     same_training(axes, observations, measured, "torch")
+
+
+@case(train)
+def test_ratio(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+    """A part of the optimizer stays where the parameters are, and trains as the part that is offloaded."""
+    for rank, each in enumerate(observations):
+        stay = sum(place != "cpu" for place in each["sub_groups_at"])
+        expected = int((1 - float(axes["ratio"])) * len(each["sub_groups_at"]))
+        assert len(each["sub_groups_at"]) > 2, f"rank {rank} has {each['sub_groups_at']}: there is nothing to share out"
+        assert stay == expected, f"rank {rank}: {stay} sub-groups stay, expected {expected} of {each['sub_groups_at']}"
+    test_train({**axes, "adam": "deepspeed"}, observations, measured)
+
+
+@case(train)
+def test_option(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+    """Pinned memory, pipelining, fast initialisation and more buffers change nothing about the numbers."""
+    test_train({**axes, "adam": "torch"}, observations, measured)
+
+
+def train_on_full_disk(setting: Setting) -> Observation:
+    """Begin to train when no file may grow beyond some kilobytes, as if the disk were full."""
+    from conformance.suites.test_checkpoint import small_files
+
+    question = asked(setting.parameters)
+
+    def begin_and_train() -> None:
+        session = training.start(setting, question, config(setting, question))
+        training.train(session, question, steps=2)
+
+    with small_files():
+        return {"refused": attempt(begin_and_train).error}
+
+
+@case(train_on_full_disk)
+def test_full_disk(observations: list[Observation]) -> None:
+    """A disk without space is told by an error in every rank; no rank waits, and none trains on with lost state."""
+    checks.every_rank_raised([each["refused"] for each in observations], r".+: .+", "swapping to a full disk")
 
 
 def save(setting: Setting) -> Observation:
