@@ -1,8 +1,8 @@
 """A port for a job's rendezvous, reserved before rank 0 listens on it.
 
-Rank 0 hosts torch's store on MASTER_PORT as in any launch with launcher `env`, so a rank may initialise, destroy and
-initialise again. (A store hosted by the harness, torchrun's way, keeps the keys of the first group: with torch 2.13
-the second `init_process_group` of a job then connects to addresses that are gone.)
+Rank 0 hosts torch's store on MASTER_PORT as in any launch with launcher `env`, and may host it again after it has ended
+the first. A store hosted by the harness, torchrun's way, would change what is tested: it keeps the keys of the first
+group, so that with torch 2.13 the second `init_process_group` of a job connects to addresses that are gone.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.ranks import posix, rendezvous
+from conformance.ranks import posix
 
 _CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 _PLAIN = (type(None), bool, int, float, str, bytes, tuple, frozenset)
@@ -84,7 +84,6 @@ class Picture:
     def restore(self) -> str:
         """Make the process like this again; returns what could not be, or nothing."""
         left = _destroy_groups()
-        rendezvous.forget()
         for variables in self._variables:
             variables.restore()
         _restore_torch(self._torch)

@@ -68,5 +68,5 @@ def _first_uses() -> None:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(name)
     shared_memory_op.switch_off()  # runs the compiler's probes, once for all ranks
-    rendezvous.ease()
+    rendezvous.look_often()
     torch.set_num_threads(1)
