@@ -11,6 +11,7 @@ from reports.formats import badges, ctrf, html, junit, markdown
 from reports.history import Past, past_of
 from reports.matrix import Matrix, Problem
 from reports.merge import merge
+from reports.publish import PublishError, publish
 from reports.read import SourceError, Sources, read_sources
 from reports.writing import WriteError, write_text
 
@@ -18,11 +19,13 @@ __all__ = [
     "Matrix",
     "Past",
     "Problem",
+    "PublishError",
     "SourceError",
     "Sources",
     "WriteError",
     "merge",
     "past_of",
+    "publish",
     "read_sources",
     "write_all",
     "write_matrix",

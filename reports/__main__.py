@@ -1,4 +1,4 @@
-"""The command line: `python -m reports build …` and `python -m reports diff …`."""
+"""The command line: `python -m reports build|diff|publish …`."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def main(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     try:
-        return _build(options) if options.command == "build" else _diff(options)
-    except (reports.SourceError, reports.WriteError) as error:
+        return {"build": _build, "diff": _diff, "publish": _publish}[options.command](options)
+    except (reports.PublishError, reports.SourceError, reports.WriteError) as error:
         print(f"python -m reports: {error}", file=sys.stderr)
         return USAGE
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description="Reports from records.", epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True)
-    what = "record files (*.jsonl), folders that hold some, or globs"
+    what = "record files (*.jsonl, *.jsonl.gz), folders that hold some, or globs"
     build = commands.add_parser("build", help="merge records and write the report in every format", epilog=EPILOG)
     build.add_argument("records", nargs="+", metavar="RECORDS", help=what)
     build.add_argument("--into", required=True, type=Path, metavar="DIR", help="the folder to write; made if need be")
@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     diff = commands.add_parser("diff", help="what changed from one set of records to another", epilog=EPILOG)
     diff.add_argument("before", metavar="A", help=what)
     diff.add_argument("after", metavar="B", help=what)
+    publish = commands.add_parser("publish", help="keep the records of finished runs in reports/published")
+    publish.add_argument("records", nargs="+", metavar="RECORDS", help=what)
     return parser
 
 
@@ -70,6 +72,12 @@ def _diff(options: argparse.Namespace) -> int:
     return REGRESSION if regressions else OK
 
 
+def _publish(options: argparse.Namespace) -> int:
+    for folder in reports.publish(_sources(options.records)):
+        print(folder)
+    return OK
+
+
 def _line(difference: Difference) -> str:
     before = difference.before.verdict.value if difference.before else "absent"
     after = difference.after.verdict.value if difference.after else "absent"
@@ -79,9 +87,14 @@ def _line(difference: Difference) -> str:
 
 
 def _matrix(paths: Sequence[str]) -> Matrix:
+    sources = _sources(paths)
+    return reports.merge(sources.records, sources.headers, problems=sources.problems)
+
+
+def _sources(paths: Sequence[str]) -> reports.Sources:
     sources = reports.read_sources(paths)
     for problem in sources.problems:
         print(f"left out: {problem}", file=sys.stderr)
     if not sources.records and not sources.headers:
         raise reports.SourceError(f"{', '.join(paths)}: not one record could be read")
-    return reports.merge(sources.records, sources.headers, problems=sources.problems)
+    return sources

@@ -20,6 +20,7 @@ class ColumnKey:
 
     Attributes:
         lane, transport, stack, integration: as in the records; a lane may be run over more than one transport.
+        mpi: vendor and version of the MPI that starts ranks; empty on lanes without one.
         wine: Wine's version where a Windows lane ran under it; empty otherwise.
         commit: the harness's commit; empty outside a checkout. Different commits may ask different questions.
         dirty: whether the checkout had changes of its own.
@@ -29,14 +30,17 @@ class ColumnKey:
     transport: str
     stack: str
     integration: str
+    mpi: str = ""
     wine: str = ""
     commit: str = ""
     dirty: bool = False
 
     @property
     def series(self) -> str:
-        """What stays the same from night to night: all but the commit, and Wine without its version."""
-        return "~".join([self.lane, self.transport, self.stack, self.integration, *(["wine"] if self.wine else [])])
+        """What stays the same from night to night: all but the commit, and MPI and Wine without their versions."""
+        parts = [self.lane, self.transport, self.stack, self.integration]
+        parts += [self.mpi.rpartition(" ")[0]] if self.mpi else []
+        return "~".join([*parts, *(["wine"] if self.wine else [])])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Merging records of many files, lanes, shards, stacks and integrations into one matrix.
 
 Rules of the merge:
-- Records are in one column if lane, transport, stack, integration, Wine and the harness's commit are the same: so
+- Records are in one column if lane, transport, stack, integration, MPI, Wine and the harness's commit are the same: so
   shards and repeats meet.
 - A record that is given twice counts once. Several records of one cell in one column all stay visible; the worst of
   those that ran gives the verdict, so that a pass never hides a failure.
@@ -56,9 +56,10 @@ def merge(
         problems: what could not be read, to be shown.
         now: when the matrix is built; taken from the clock by default.
     """
-    by_key = _by_column(records)
-    headers_by_key = _headers_by_column(headers, by_key)
-    keys = sorted({*by_key, *headers_by_key}, key=lambda key: (key.lane, key.stack, key.integration, key.wine, key))
+    by_key, headers_by_key = by_column(records, headers)
+    keys = sorted(
+        {*by_key, *headers_by_key}, key=lambda key: (key.lane, key.stack, key.integration, key.mpi, key.wine, key)
+    )
     labels = _labels(keys)
     columns = tuple(_column(key, labels[key], by_key.get(key, []), headers_by_key.get(key, [])) for key in keys)
 
@@ -99,6 +100,7 @@ def column_key(source: Record | RunHeader) -> ColumnKey:
         source.transport,
         source.stack,
         source.integration,
+        mpi=provenance.mpi or "",
         wine=provenance.host.wine or "",
         commit=provenance.git_commit or "",
         dirty=bool(provenance.git_dirty),
@@ -128,8 +130,15 @@ def _typed(value: str) -> AxisValue:
     return value
 
 
-def _by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record]]:
-    """Records by column, each once, oldest first."""
+def by_column(
+    records: Iterable[Record], headers: Iterable[RunHeader]
+) -> tuple[dict[ColumnKey, list[Record]], dict[ColumnKey, list[RunHeader]]]:
+    """Records by column, each once, oldest first; and the headers that belong to them."""
+    by_key = _records_by_column(records)
+    return by_key, _headers_by_column(headers, by_key)
+
+
+def _records_by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record]]:
     seen: dict[ColumnKey, dict[str, Record]] = defaultdict(dict)
     for record in records:
         key = column_key(record)
@@ -214,6 +223,8 @@ def _labels(keys: Sequence[ColumnKey]) -> dict[ColumnKey, str]:
         parts = [key.lane]
         if len({other.transport for other in keys if other.lane == key.lane}) > 1:
             parts.append(key.transport)
+        if len({other.mpi for other in keys if other.lane == key.lane}) > 1:
+            parts.append(key.mpi or "no MPI")
         if len(stacks) > 1:
             parts.append(key.stack)
         if len(integrations) > 1:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import gzip
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from conformance.records import SCHEMA_VERSION, Record
 from conformance.run_header import FILE_PATTERNS, RunHeader, RunHeaderError, read_header
 from reports.matrix import Problem
 
+RECORD_PATTERNS = ("*.jsonl", "*.jsonl.gz")
 PROBLEMS_A_FILE = 5
 """A foreign file has a problem in every line; the first few tell enough."""
 
@@ -34,7 +37,8 @@ class Sources:
 def read_sources(paths: Iterable[Path | str]) -> Sources:
     """Records and headers of files, of folders (searched in depth) and of globs.
 
-    Of a folder, every `*.jsonl` file and every run header is read; beside a record file given by name, its headers.
+    Of a folder, every record file (`*.jsonl`, or packed `*.jsonl.gz`) and every run header is read; beside a record
+    file given by name, its headers.
 
     Raises:
         SourceError: a path does not exist, a glob matches nothing, or a folder holds no record file.
@@ -62,8 +66,10 @@ def read_record_file(path: Path) -> tuple[list[Record], list[Problem]]:
     """The records of one file, and what in it is none."""
     try:
         content = path.read_bytes()
-    except OSError as error:
-        return [], [Problem(str(path), f"cannot be read: {error.strerror or error}")]
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        return [], [Problem(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}")]
     records: list[Record] = []
     problems: list[Problem] = []
     bad_lines = 0
@@ -90,9 +96,11 @@ def _files_of(path: str) -> Sequence[Path]:
     """The files that a user means by a path; an existing path wins over reading it as a glob."""
     given = Path(path)
     if given.is_dir():
-        found = sorted(file for pattern in ("*.jsonl", *FILE_PATTERNS) for file in given.rglob(pattern))
+        found = sorted(file for pattern in (*RECORD_PATTERNS, *FILE_PATTERNS) for file in given.rglob(pattern))
         if not found:
-            raise SourceError(f"{path}: no *.jsonl record file in this folder; give the folder that a run wrote")
+            raise SourceError(
+                f"{path}: no record file (*.jsonl, *.jsonl.gz) in this folder; give the folder that a run wrote"
+            )
         return found
     if given.is_file():
         if _is_header(given):

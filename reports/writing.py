@@ -13,7 +13,12 @@ class WriteError(Exception):
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a UTF-8 file (newlines as given) in one step; its folder is made if need be.
+    """Replace a UTF-8 file (newlines as given); see `write_bytes`."""
+    write_bytes(path, text.encode("utf-8", errors="replace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file in one step; its folder is made if need be.
 
     Raises:
         WriteError: the folder or the file cannot be written; what was there before is still there.
@@ -22,8 +27,8 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         # mkstemp files are private; a report is for everyone whom the folder admits.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)

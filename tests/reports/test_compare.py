@@ -151,7 +151,8 @@ def test_build_writes_every_format_and_names_what_it_left_out(tmp_path: Path) ->
         (("build", "nowhere", "--into", "x"), "nowhere: no such file or folder"),
         (("diff", "nowhere"), "required"),
         (("diff", "nowhere", "there"), "nowhere: no such file or folder"),
-        (("publish",), "invalid choice"),
+        (("post",), "invalid choice"),
+        (("publish",), "required"),
     ],
 )
 def test_wrong_usage_exits_2_in_words(arguments: tuple[str, ...], says: str) -> None:

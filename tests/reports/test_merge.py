@@ -29,7 +29,7 @@ def test_shards_of_one_run_meet_in_one_column() -> None:
     assert [run.id for run in column.runs] == ["shard-1", "shard-2"]
 
 
-def test_lanes_stacks_integrations_wine_and_commits_stand_apart() -> None:
+def test_lanes_stacks_integrations_mpis_wine_and_commits_stand_apart() -> None:
     records = [
         factory.record(),
         factory.record(lane="linux_mpi"),
@@ -37,13 +37,15 @@ def test_lanes_stacks_integrations_wine_and_commits_stand_apart() -> None:
         factory.record(stack="next"),
         factory.record(integration="lightning"),
         factory.record(provenance=factory.provenance(host=factory.WINE)),
+        factory.record(lane="linux_mpi", provenance=factory.provenance(mpi="MPICH 5.0.2")),
         factory.record(provenance=factory.provenance(git_commit="0" * 40)),
         factory.record(provenance=factory.provenance(git_dirty=True)),
     ]
     matrix = merge(records)
     labels = [column.label for column in matrix.columns]
-    assert len(labels) == 8
-    assert len(set(labels)) == 8
+    assert len(labels) == 9
+    assert len(set(labels)) == 9
+    assert sum("MPICH 5.0.2" in label for label in labels) == 1
     assert sum("Wine" in label for label in labels) == 1
 
 
@@ -139,9 +141,9 @@ def test_a_header_without_provenance_meets_the_records_of_its_run() -> None:
 
 
 def test_runs_of_one_column_with_other_versions_are_pointed_out() -> None:
-    other = factory.provenance("run-2", packages=factory.PACKAGES | {"torch": "2.12.0+cpu"}, mpi="mpich 5.0.2")
+    other = factory.provenance("run-2", packages=factory.PACKAGES | {"torch": "2.12.0+cpu"})
     matrix = merge([factory.record(CELL), factory.record(OTHER, provenance=other)])
-    assert matrix.columns[0].mixed_versions == {"torch": ("2.13.0+cpu", "2.12.0+cpu"), "MPI": ("none", "mpich 5.0.2")}
+    assert matrix.columns[0].mixed_versions == {"torch": ("2.13.0+cpu", "2.12.0+cpu")}
 
 
 def test_lanes_that_differ_in_the_commit_alone_are_labelled_with_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_a_foreign_file_does_not_flood_the_report(tmp_path: Path) -> None:
     assert problems[-1].what == f"{1000 - PROBLEMS_A_FILE} more lines that are no records"
 
 
+def test_packed_records_are_read_and_broken_ones_named(tmp_path: Path) -> None:
+    packed = gzip.compress(GOOD.encode("utf-8") + b"\n")
+    write(tmp_path / "good" / "records.jsonl.gz", packed)
+    cut = write(tmp_path / "cut" / "records.jsonl.gz", packed[:-20])
+    foreign = write(tmp_path / "foreign" / "records.jsonl.gz", "no gzip")
+    damaged = write(tmp_path / "damaged" / "records.jsonl.gz", packed[:12] + b"\xff" * 30 + packed[42:])
+    sources = read_sources([tmp_path])
+    assert len(sources.records) == 1
+    assert {Path(problem.where) for problem in sources.problems} == {cut, foreign, damaged}
+    assert all(problem.what.startswith("cannot be read: ") for problem in sources.problems)
+
+
 def test_a_folder_is_searched_in_depth_with_its_headers(tmp_path: Path) -> None:
     write(tmp_path / "linux" / "records.jsonl", GOOD + "\n")
     write(tmp_path / "linux" / "run.json", to_text(factory.header([factory.record().cell])))
@@ -116,7 +129,8 @@ def test_a_path_with_brackets_that_exists_is_no_glob(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("nowhere", "no such file or folder"), ("no*", "no file or folder matches"), (".", "no *.jsonl")]
+    ("name", "says"),
+    [("nowhere", "no such file or folder"), ("no*", "no file or folder matches"), (".", "no record file")],
 )
 def test_a_path_that_gives_nothing_is_an_error(tmp_path: Path, name: str, says: str) -> None:
     with pytest.raises(SourceError) as error:

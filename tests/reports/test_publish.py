@@ -1,0 +1,71 @@
+"""Publishing: what is kept can be read again, and only whole runs of a commit are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.records import Record
+from conformance.run_header import RunHeader
+from reports.cli import USAGE, main
+from reports.publish import PublishError, publish
+from reports.read import Sources, read_sources
+from tests.reports import factory
+
+CELL = factory.record().cell
+
+
+def sources(records: list[Record], headers: list[RunHeader]) -> Sources:
+    return Sources(tuple(records), tuple(headers), ())
+
+
+def test_what_is_published_reads_as_it_was_and_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    given = sources([factory.record()], [factory.header([CELL])])
+    (folder,) = publish(given, tmp_path)
+    again = read_sources([tmp_path])
+    assert (again.records, again.headers, again.problems) == (given.records, given.headers, ())
+    packed = (folder / "records.jsonl.gz").read_bytes()
+    publish(given, tmp_path)
+    assert (folder / "records.jsonl.gz").read_bytes() == packed
+
+
+def test_a_later_run_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    publish(sources([factory.record()], [factory.header([CELL])]), tmp_path)
+    later = factory.record(provenance=factory.provenance("run-2", git_commit="2" * 40))
+    (folder,) = publish(sources([later], [factory.header([CELL], run="run-2")]), tmp_path)
+    assert read_sources([tmp_path]).records == (later,)
+    assert [file.name for file in folder.glob("run*.json")] == ["run.run-2.json"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "planned", "says"),
+    [
+        ({"git_dirty": True}, [CELL], "uncommitted changes"),
+        ({"git_commit": None}, [CELL], "no commit"),
+        ({}, [CELL, "zero/train[stage=3,dtype=bf16]"], "1 planned cells were never reported"),
+        ({}, None, "no run header"),
+    ],
+)
+def test_what_others_cannot_repeat_or_is_not_whole_is_refused(
+    tmp_path: Path, changes: dict[str, Any], planned: list[str] | None, says: str
+) -> None:
+    record = factory.record(provenance=factory.provenance(**changes))
+    headers = [] if planned is None else [factory.header(planned)]
+    with pytest.raises(PublishError, match=says):
+        publish(sources([record], headers), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_of_two_commits_are_refused(tmp_path: Path) -> None:
+    records = [factory.record(provenance=factory.provenance(f"run-{n}", git_commit=str(n) * 40)) for n in (1, 2)]
+    headers = [factory.header([CELL], run=f"run-{n}") for n in (1, 2)]
+    with pytest.raises(PublishError, match="commit 1111111 and commit 2222222"):
+        publish(sources(records, headers), tmp_path)
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "records.jsonl").write_text("no record\n", encoding="utf-8")
+    assert main(["publish", str(tmp_path)]) == USAGE
+    assert "not one record could be read" in capsys.readouterr().err
