@@ -211,10 +211,11 @@ class Environment:
         return Path(sysconfig.get_path("purelib", "venv", variables))
 
     def variables(self, environ: Mapping[str, str], *also: Environment) -> dict[str, str | None]:
-        """The variables under which its programs run: found first on PATH, and no other Python's home.
+        """The variables under which its programs run: found first on PATH, no other Python's home, and compiled ops in
+        a place of the stack's own, since they fit one torch and one DeepSpeed only.
 
         Args:
-            environ: the present variables; only PATH is read.
+            environ: the present variables; PATH and TORCH_EXTENSIONS_DIR are read.
             also: environments whose programs are found on PATH too.
         """
         folders = [folder for each in (self, *also) for folder in each._program_folders()]
@@ -222,7 +223,12 @@ class Environment:
             "PATH": os.pathsep.join([*map(str, dict.fromkeys(folders)), environ.get("PATH", "")]),
             "VIRTUAL_ENV": str(self.folder),
             "PYTHONHOME": None,
+            "TORCH_EXTENSIONS_DIR": environ.get("TORCH_EXTENSIONS_DIR") or str(self._stack().folder / "ops"),
         }
+
+    def _stack(self) -> Environment:
+        """The environment that all layers are on."""
+        return self if self.below is None else self.below._stack()
 
     def _program_folders(self) -> Iterator[Path]:
         yield self.programs

@@ -51,6 +51,7 @@ MEANINGS = {
     USAGE: "wrong usage or matrix",
     HARNESS: "nothing ran, or ERROR",
 }
+OPS_MEANINGS = {UNEXPECTED: "an op was not built", USAGE: "wrong usage", HARNESS: "nothing is built, nor can be"}
 REPORT_MEANINGS = {UNEXPECTED: "a regression", USAGE: "wrong usage, or no record to read"}
 
 
@@ -122,6 +123,14 @@ def lint(session: nox.Session) -> None:
     with prepared(session, options_of(session), DEVELOP) as environment:
         checks = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))
         fail_unless_zero(session, *[run(session, environment, *check) for check in checks])
+
+
+@nox.session(venv_backend="none")
+def ops(session: nox.Session) -> None:
+    """Builds DeepSpeed's compiled ops once, for the cells that need one: -- --list, -- OP..., --deadline S"""
+    options = options_of(session)
+    with prepared(session, options) as environment:
+        hand_on(session, run(session, environment, "conformance.ops", *options.rest), OPS_MEANINGS)
 
 
 @nox.session(venv_backend="none")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from conformance.lanes.cuda import cuda_of_torch
 from conformance.verdicts import NotRun
 
 LIBRARIES = {"async_io": "libaio-dev"}
@@ -58,20 +59,32 @@ def installed_ops() -> frozenset[str]:
 
 
 def cached(name: str) -> Path | None:
-    """The folder of the op's library in torch's cache, or None. Below TORCH_EXTENSIONS_DIR torch puts an op by its
-    name, in its default place in a folder for the Python and CUDA versions."""
-    given = os.environ.get("TORCH_EXTENSIONS_DIR")
-    if given:
-        roots = [Path(given)]
-    else:
-        if sys.platform == "win32":
-            local = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local"))
-            base = local / "torch_extensions" / "torch_extensions" / "Cache"
-        else:
-            base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "torch_extensions"
-        roots = sorted(base.glob(f"py{sys.version_info.major}{sys.version_info.minor}_*"))
+    """The folder of the op's library in torch's cache, or None."""
     library = f"{name}.pyd" if sys.platform == "win32" else f"{name}.so"
-    for root in roots:
+    for root in _roots():
         if (root / name / library).exists():
             return root / name
     return None
+
+
+def cache() -> Path:
+    """Where torch puts the ops that are built here: below TORCH_EXTENSIONS_DIR an op by its name, in the default place
+    in a folder for the Python and CUDA versions."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if given:
+        return Path(given)
+    cuda = cuda_of_torch()
+    torch = "cpu" if cuda is None else f"cu{cuda.replace('.', '')}"
+    return _default() / f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}_{torch}"
+
+
+def _roots() -> list[Path]:
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    return [Path(given)] if given else sorted(_default().glob(f"py{sys.version_info.major}{sys.version_info.minor}*_*"))
+
+
+def _default() -> Path:
+    if sys.platform == "win32":
+        local = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local"))
+        return local / "torch_extensions" / "torch_extensions" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "torch_extensions"

@@ -130,6 +130,11 @@ class TestVariables:
         assert path.index(str(base.programs)) < path.index("before")
         assert layer.variables({})["VIRTUAL_ENV"] == str(layer.folder)
 
+    def test_ops_are_the_stacks_own_unless_they_have_a_place(self, tmp_path: Path) -> None:
+        layer = Environment(tmp_path / "layer", Environment(tmp_path / "middle", Environment(tmp_path / "stack")))
+        assert layer.variables({})["TORCH_EXTENSIONS_DIR"] == str(tmp_path / "stack" / "ops")
+        assert layer.variables({"TORCH_EXTENSIONS_DIR": "mine"})["TORCH_EXTENSIONS_DIR"] == "mine"
+
     def test_programs_of_another_layer_come_last_and_once(self, tmp_path: Path) -> None:
         base = Environment(tmp_path / "base")
         layer, other = Environment(tmp_path / "layer", base), Environment(tmp_path / "other", base)
