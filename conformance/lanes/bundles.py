@@ -28,7 +28,12 @@ def announce(export: str | None, imported: str | None, lane: str) -> None:
 
 
 def own(axes: Axes) -> Path:
-    """The folder that this run exports a cell's checkpoint into; made if missing."""
+    """The folder that this run exports a cell's checkpoint into; made if missing.
+
+    Raises:
+        NotRun: it exports none.
+    """
+    probe_export("")
     folder = Path(os.environ[EXPORT]) / _name(axes)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -38,8 +43,9 @@ def foreign(axes: Axes) -> Path:
     """The folder that holds what lane `axes["from"]` exported.
 
     Raises:
-        NotRun: that lane exported other cells, but not this one.
+        NotRun: that lane exported nothing, or other cells but not this one.
     """
+    probe_import(str(axes["from"]))
     folder = Path(os.environ[IMPORT]) / str(axes["from"]) / _name(axes)
     if not promise(folder, 0).is_file():
         raise NotRun(
