@@ -74,7 +74,7 @@ def collect(
         host_class: what the user calls this kind of host; None makes it `ci` or `local`.
         mpi: vendor and version of the MPI that starts ranks.
     """
-    commit, dirty = _git()
+    commit, dirty = sources()
     return Provenance(
         run=uuid.uuid4().hex[:12],
         host=Host(
@@ -102,7 +102,7 @@ def collect(
     )
 
 
-def _git() -> tuple[str | None, bool | None]:
+def sources() -> tuple[str | None, bool | None]:
     """The commit and whether tracked files differ from it; (None, None) outside a checkout or without git.
 
     Under Wine there is no git: the caller of the Windows process hands the answer on in CONFORMANCE_GIT_COMMIT, with

@@ -10,7 +10,8 @@ from conformance.cells import Cell, matches, shard
 from conformance.matrix import Matrix, MatrixError
 from conformance.matrix.lane import Lane
 
-PROFILES = ("smoke", "full")
+PROFILES = ("smoke", "cases", "full")
+"""`cases`: the smoke cells, and of every case that has none the cell in the middle, so that no case is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Selection:
     Attributes:
         suites: suite names; empty for all.
         globs: globs of cell ids; empty for all.
-        profile: `smoke` or `full`.
+        profile: one of PROFILES.
         part: the shard, (index from 1, count).
         core: only cells that every integration is driven through.
     """
@@ -56,12 +57,25 @@ def select(matrix: Matrix, lane: Lane, wanted: Selection) -> list[Cell]:
     for glob in wanted.globs:
         if not any(matches(glob, cell.id) for cell in cells):
             raise MatrixError(f"--cell: {glob!r} matches no cell of lane {lane.name}; --list shows them all")
+    short = _smoke(cells) if wanted.profile == "smoke" else _of_every_case(cells)
     chosen = [
         cell
         for cell in cells
         if (not wanted.suites or cell.suite in wanted.suites)
         and (not wanted.globs or any(matches(glob, cell.id) for glob in wanted.globs))
-        and (wanted.profile == "full" or cell.smoke)
+        and (wanted.profile == "full" or cell.id in short)
     ]
     index, count = wanted.part
     return chosen if count == 1 else shard(chosen, index, count, matrix.seconds)
+
+
+def _smoke(cells: Sequence[Cell]) -> set[str]:
+    return {cell.id for cell in cells if cell.smoke}
+
+
+def _of_every_case(cells: Sequence[Cell]) -> set[str]:
+    by_case: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        by_case.setdefault((cell.suite, cell.case), []).append(cell)
+    some = (_smoke(of_case) or {of_case[len(of_case) // 2].id} for of_case in by_case.values())
+    return set().union(*some)
