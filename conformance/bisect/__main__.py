@@ -23,9 +23,9 @@ from conformance.matrix import MatrixError, load_matrix
 from conformance.pipeline.exit_code import ExitCode
 
 DESCRIPTION = "Finds the release of a package with which a cell's verdict changed."
-EPILOG = """exit codes: 0 found; 2 wrong usage: an unknown version or cell, nothing between the two, ends that are not as
-said; 3 it could not be found: no network, a flaky cell, a harness error. What was tried is kept: the same command goes
-on from there"""
+EPILOG = """exit codes: 0 found; 2 wrong usage: an unknown version or cell, nothing between the two, ends that are not
+as said; 3 it could not be found: no network, a flaky cell, a harness error. What was tried is kept: the same command
+goes on from there"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,11 +41,9 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--integration", default="reference", metavar="NAME")
     words.add_argument("--any-change", action="store_true", help="the verdicts need only differ: FAIL → CRASH, …")
     words.add_argument(
-        "--repeats", type=_count, default=2, metavar="N", help="runs of the two last releases (default: 2)"
+        "--repeats", type=_count, default=2, metavar="N", help="runs of the last two releases (default: 2)"
     )
-    words.add_argument(
-        "--index-url", metavar="URL", help="an index to take the package from, for other builds of torch"
-    )
+    words.add_argument("--index-url", metavar="URL", help="an index to take the package from")
     words.add_argument("--state", type=Path, metavar="FILE", help="what was found so far (default: in results/bisect)")
     words.add_argument("--fresh", action="store_true", help="forget what was found so far")
     return words

@@ -37,7 +37,7 @@ class State:
                 content = _Content.model_validate_json(path.read_bytes())
             except (OSError, pydantic.ValidationError) as error:
                 raise BisectError(
-                    f"{path}: holds no state of a bisect ({type(error).__name__}); delete it, or start anew with --fresh"
+                    f"{path}: holds no state of a bisect ({type(error).__name__}); start anew with --fresh"
                 ) from None
             if content.question == question:
                 self.answers = {answer.release: answer for answer in content.answers}
