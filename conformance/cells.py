@@ -28,6 +28,7 @@ class Cell:
         lanes: the only lanes it is for; None for all.
         smoke: whether it belongs to the smoke profile.
         core: whether every integration is driven through it.
+        integrations: the only integrations that it is for; None for all.
     """
 
     suite: str
@@ -40,6 +41,7 @@ class Cell:
     lanes: tuple[str, ...] | None = None
     smoke: bool = False
     core: bool = False
+    integrations: tuple[str, ...] | None = None
 
     @functools.cached_property
     def axes_text(self) -> str:

@@ -1,9 +1,12 @@
-"""Finding an integration by its name."""
+"""Finding an integration by its name, and what it needs to be installed."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.metadata
+
+from packaging.requirements import Requirement
 
 from conformance.integrations.protocol import Integration
 
@@ -11,9 +14,34 @@ GROUP = "conformance.integrations"
 """The entry point group in which others register theirs: `name = "package.module:object"`, the object an
 `Integration`."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Where an integration is, and what it drives.
+
+    Attributes:
+        place: `package.module:object`.
+        libraries: the distributions that it drives beside DeepSpeed, the foremost first.
+        extra: the optional extra of this project, and the group of a stack, that brings them.
+    """
+
+    place: str
+    libraries: tuple[str, ...] = ()
+    extra: str | None = None
+
+    @property
+    def module(self) -> str:
+        """The module to import."""
+        return self.place.partition(":")[0]
+
+
 _OURS = {
-    "reference": "conformance.integrations.reference:REFERENCE",
-    "deepspeed": "conformance.integrations.bare:DEEPSPEED",
+    "reference": Entry("conformance.integrations.reference:REFERENCE"),
+    "deepspeed": Entry("conformance.integrations.bare:DEEPSPEED"),
+    "accelerate": Entry("conformance.integrations.accelerate:ACCELERATE", ("accelerate",), "accelerate"),
+    "transformers": Entry(
+        "conformance.integrations.transformers:TRANSFORMERS", ("transformers", "accelerate"), "transformers"
+    ),
 }
 
 
@@ -23,12 +51,33 @@ def names() -> tuple[str, ...]:
     return (*_OURS, *sorted(theirs - _OURS.keys()))
 
 
-def module(name: str) -> str:
-    """The module to import ahead in ranks that will drive `name`, which is one of `names()`."""
+def entry(name: str) -> Entry:
+    """What is known of an integration without importing it.
+
+    Raises:
+        KeyError: nobody registered the name; says which there are.
+    """
     if name in _OURS:
-        return _OURS[name].partition(":")[0]
-    (entry,) = importlib.metadata.entry_points(group=GROUP, name=name)
-    return entry.module
+        return _OURS[name]
+    for found in importlib.metadata.entry_points(group=GROUP, name=name):
+        needed = [Requirement(text) for text in (found.dist.requires or [])] if found.dist else []
+        libraries = [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+        own = [found.dist.name] if found.dist else []
+        return Entry(found.value, (*own, *libraries))
+    raise KeyError(
+        f"no integration {name!r}; there is {', '.join(names())}, "
+        f"and others register theirs under the entry point group {GROUP}"
+    )
+
+
+def missing(name: str) -> str | None:
+    """The first distribution that `name` drives and that is not installed here; None when all are."""
+    for library in entry(name).libraries:
+        try:
+            importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            return library
+    return None
 
 
 def integration(name: str) -> Integration:
@@ -38,14 +87,7 @@ def integration(name: str) -> Integration:
         KeyError: nobody registered the name; says which there are.
         ImportError: what it drives is not installed.
     """
-    if name in _OURS:
-        module, _, attribute = _OURS[name].partition(":")
-        found: Integration = getattr(importlib.import_module(module), attribute)
-        return found
-    for entry in importlib.metadata.entry_points(group=GROUP, name=name):
-        loaded: Integration = entry.load()
-        return loaded
-    raise KeyError(
-        f"no integration {name!r}; there is {', '.join(names())}, "
-        f"and others register theirs under the entry point group {GROUP}"
-    )
+    place = entry(name).place
+    module, _, attribute = place.partition(":")
+    found: Integration = getattr(importlib.import_module(module), attribute)
+    return found

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from conformance.cells import Cell
+from conformance import integrations
+from conformance.cells import Cell, matches
 from conformance.matrix.durations import read_durations
 from conformance.matrix.errors import MatrixError
 from conformance.matrix.known_issue import KnownIssue, KnownIssueFile
@@ -107,7 +108,13 @@ def _rules(folder: Path) -> dict[str, Rule]:
 
 
 def _cells(path: Path, suite: SuiteFile, rules: Mapping[str, Rule], lanes: Mapping[str, Lane]) -> Iterator[Cell]:
+    known = integrations.names()
     for case in suite.case:
+        for name in case.integrations or ():
+            if name not in known:
+                raise MatrixError(
+                    f"{path}: case {case.name!r}: integrations: found {name!r}, expected one of {', '.join(known)}"
+                )
         for rule in case.rules:
             if rule not in rules:
                 raise MatrixError(
@@ -145,6 +152,7 @@ def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
             lanes=case.lanes,
             smoke=any(holds(smoke.where, axes) for smoke in case.smoke),
             core=case.core,
+            integrations=case.integrations,
         )
 
 
@@ -168,9 +176,14 @@ def _uncovered(folder: Path, rules: Mapping[str, Rule], cells: tuple[Cell, ...])
 
 
 def _check_issue(path: Path, issue: KnownIssue, cells: tuple[Cell, ...], lanes: Mapping[str, Lane]) -> None:
-    if not any(
-        issue.covers(cell, lane, "*") or issue.covers(cell, lane, "reference") for cell in cells for lane in lanes
-    ):
+    known = integrations.names()
+    for glob in issue.integrations:
+        if not any(matches(glob, name) for name in known):
+            raise MatrixError(
+                f"{path}: issue {issue.id!r}: integrations: found {glob!r}, expected one that matches any of "
+                f"{', '.join(known)}"
+            )
+    if not any(issue.covers(cell, lane, name) for cell in cells for lane in lanes for name in known):
         raise MatrixError(
             f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)}: match no cell, "
             "expected at least one"

@@ -65,6 +65,8 @@ class CaseModel(Frozen):
     """Only these lanes; None means every lane."""
     core: bool = False
     """Belongs to the cells that every integration is driven through."""
+    integrations: tuple[str, ...] | None = pydantic.Field(default=None, min_length=1)
+    """Only these integrations; None means all that are driven through every case, and with `core` the others too."""
     axes: dict[Name, list[Plain]] = pydantic.Field(default_factory=dict)
     exclude: tuple[Exclusion, ...] = ()
     smoke: tuple[Smoke, ...] = ()

@@ -45,5 +45,10 @@ def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str
         launcher=lane.launcher,
         mpi=probes.mpi() if lane.launcher == "mpi" else None,
         environment=environment,
-        preload=["torch", "deepspeed", *(integrations.module(name) for name in driven)],
+        # What is not installed has cells that are not run, and nothing to import.
+        preload=[
+            "torch",
+            "deepspeed",
+            *(integrations.entry(name).module for name in driven if integrations.missing(name) is None),
+        ],
     )

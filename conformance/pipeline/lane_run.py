@@ -38,6 +38,13 @@ EVERY_CASE = ("reference", "deepspeed")
 """The integrations that are driven through all cases; the others through core cases."""
 
 
+def drives(integration: str, cell: Cell) -> bool:
+    """Whether a cell is one for an integration. Pure."""
+    if cell.integrations is not None:
+        return integration in cell.integrations
+    return cell.core or integration in EVERY_CASE
+
+
 LOOK_AHEAD = 8
 """Cells to come whose ranks are worth starting now."""
 
@@ -105,7 +112,7 @@ class LaneRun:
             provenance=Provenance.model_validate_json(given["conformance_provenance"])
             if given
             else provenance.collect(
-                _packages(matrix, stack), host_class=config.getoption("host_class"), mpi=_mpi(lane_value)
+                _packages(matrix, stack, driven), host_class=config.getoption("host_class"), mpi=_mpi(lane_value)
             ),
             repeat=_Repeat(lane, transport if transport != lane_value.transports[0] else None, stack),
             cold=config.getoption("ranks") == "cold",
@@ -146,7 +153,7 @@ class LaneRun:
             (cell, integration)
             for integration in self.integrations
             for cell in self.cells
-            if (cell.suite, cell.case) == (suite, case) and (cell.core or integration in EVERY_CASE)
+            if (cell.suite, cell.case) == (suite, case) and drives(integration, cell)
         ]
         # A check's arguments come from the run, not from fixtures: only the cell is pytest's.
         metafunc.fixturenames[:] = [PARAMETER]
@@ -299,10 +306,12 @@ def _mpi(lane: Lane) -> str | None:
     return f"{found.vendor} {found.version}"
 
 
-def _packages(matrix: Matrix, stack: str) -> list[str]:
+def _packages(matrix: Matrix, stack: str, driven: Sequence[str]) -> list[str]:
+    """The distributions whose versions count: those of the stack, and what the integrations drive."""
     file = matrix.stacks[stack]
     groups = [names for group, names in file.groups.items() if group != "develop"]
-    return list(dict.fromkeys([*file.packages, *(name for names in groups for name in names)]))
+    libraries = [library for name in driven for library in integrations.entry(name).libraries]
+    return list(dict.fromkeys([*file.packages, *(name for names in groups for name in names), *libraries]))
 
 
 def _current(folder: Path, here: Circumstances) -> list[Record]:

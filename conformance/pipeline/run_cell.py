@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance import integrations
 from conformance.case import Step, plan_of
 from conformance.cells import Cell
 from conformance.lanes import probes
@@ -67,7 +68,7 @@ def run_cell(
     """
     started = datetime.datetime.now(datetime.UTC)
     clock = time.perf_counter()
-    lack = _lacking(cell, circumstances)
+    lack = _lacking(cell, integration, circumstances)
     if lack is not None:
         run = _Run(lack)
     else:
@@ -128,7 +129,7 @@ def run_cell(
     )
 
 
-def _lacking(cell: Cell, circumstances: Circumstances) -> Judgement | None:
+def _lacking(cell: Cell, integration: str, circumstances: Circumstances) -> Judgement | None:
     lane = circumstances.lane
     needs = [f"os:{lane.os}", *lane.needs, *cell.needs]
     if circumstances.device == "cuda":
@@ -140,7 +141,26 @@ def _lacking(cell: Cell, circumstances: Circumstances) -> Judgement | None:
             return Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy)
         except KeyError:
             return Judgement(Verdict.ERROR, f"no probe is called {need!r}; known: {', '.join(sorted(probes.PROBES))}")
-    return None
+    missing = integrations.missing(integration)
+    if missing is None:
+        return None
+    groups = circumstances.matrix.stacks[circumstances.stack].groups
+    return Judgement(Verdict.NOT_RUN, f"needs {missing} (not installed)", pip_line(integration, missing, groups))
+
+
+def pip_line(integration: str, missing: str, groups: Mapping[str, Mapping[str, str]]) -> str:
+    """The command that installs what `integration` drives: the stack's exact versions, where it pins any. Pure.
+
+    Args:
+        missing: the distribution that was not found.
+        groups: those of the stack, exact versions by distribution.
+    """
+    extra = integrations.entry(integration).extra
+    if extra is None:
+        return f"python -m pip install {missing}"
+    pins = [f"{name}=={version}" for name, version in groups.get(extra, {}).items()]
+    wanted = " ".join(pins) or f'"deepspeed-conformance[{extra}]"'
+    return f"python -m pip install {wanted}"
 
 
 def _attempt(

@@ -161,6 +161,35 @@ def test_a_lane_that_ran_nothing_never_exits_0(tmp_path: Path) -> None:
     assert nothing.returncode == 3, nothing.stdout
 
 
+NOT_INSTALLED = """
+import importlib.metadata
+
+found = importlib.metadata.version
+
+
+def version(name):
+    if name == "accelerate":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return found(name)
+
+
+importlib.metadata.version = version
+"""
+
+
+def test_an_integration_that_is_not_installed_is_not_run_and_says_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NOT_INSTALLED, encoding="utf-8")
+    options = ["--cell", "planted/fault[kind=none,*", "--integration", "accelerate", "--integration", "reference"]
+    ended = run(tmp_path / "r", *options, env={"PYTHONPATH": str(tmp_path)})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    records = {record.integration: record for record in read_records(tmp_path / "r" / "records.jsonl")}
+    assert records["reference"].verdict.value == "PASS"
+    assert "accelerate" not in records["reference"].provenance.packages
+    lacking = records["accelerate"]
+    assert (lacking.verdict.value, lacking.reason) == ("NOT_RUN", "needs accelerate (not installed)")
+    assert lacking.remedy == 'python -m pip install "deepspeed-conformance[accelerate]"'
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import environments
+from conformance.integrations import registry
 from environments import Environment, SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,14 +112,20 @@ class TestCommands:
 
     @pytest.mark.parametrize(("group", "dependencies"), [("mpich", False), ("extra", True)])
     def test_a_layer_holds_its_group_only(self, small: environments.Stack, group: str, dependencies: bool) -> None:
-        create, install = words_of(steps_of(environments.recipe(small, group=group)))
+        create, install = words_of(steps_of(environments.recipe(small, groups=[group])))
         assert create.endswith(f"stack-small-{group} --no-pip")
         assert "torch" not in install
         assert ("--no-deps" in install) is not dependencies
 
+    def test_groups_are_layers_one_on_the_other(self, small: environments.Stack) -> None:
+        recipe = environments.recipe(small, groups=["extra", "mpich"])
+        assert recipe.name == "stack-small-extra-mpich"
+        assert recipe.below == environments.recipe(small, groups=["extra"])
+        assert (recipe.requirements, recipe.dependencies) == (("mpich==5.0.2",), False)
+
     def test_an_unknown_group_is_told(self, small: environments.Stack) -> None:
         with pytest.raises(SetupError, match=r"found no \[groups\.openmpi\] in .*small\.toml"):
-            environments.recipe(small, group="openmpi")
+            environments.recipe(small, groups=["openmpi"])
 
 
 class TestVariables:
@@ -174,7 +181,7 @@ def holder_of(lock: Path) -> subprocess.Popen[str]:
 
 class TestMaking:
     def test_made_once_and_again_when_what_it_holds_changes(self, small: environments.Stack, tmp_path: Path) -> None:
-        recipe = environments.recipe(small, group="extra")
+        recipe = environments.recipe(small, groups=["extra"])
         installer = Installer(environments.environment_of(tmp_path, recipe))
         said: list[str] = []
         for _ in range(2):
@@ -184,13 +191,29 @@ class TestMaking:
         assert len(said) == 2
         assert list((tmp_path / ".users").iterdir()) == []
         small.lock_file.write_text("torch==2.13.0\nrich==15.0.0\n", encoding="utf-8")
-        changed = environments.recipe(environments.read_stack(small.lock_file.parent, "small"), group="extra")
+        changed = environments.recipe(environments.read_stack(small.lock_file.parent, "small"), groups=["extra"])
         with environments.ready(tmp_path, changed, installer, said.append):
             pass
         assert len(installer.commands) == 8, "a new lock makes both anew"
 
+    def test_a_layer_on_a_layer_sees_all_that_is_below(self, small: environments.Stack, tmp_path: Path) -> None:
+        recipe = environments.recipe(small, groups=["extra", "mpich"])
+        environment = environments.environment_of(tmp_path, recipe)
+
+        def install(command: environments.Command, variables: Mapping[str, str]) -> None:
+            for each in (environment, *environment.all_below()):
+                each.packages.mkdir(parents=True, exist_ok=True)
+
+        with environments.ready(tmp_path, recipe, install, print):
+            pass
+        lines = (environment.packages / environments.LAYER_PATH_FILE).read_text(encoding="ascii").splitlines()
+        found = [(environment.packages / line).resolve() for line in lines]
+        extra, base = environments.recipe(small, groups=["extra"]), environments.recipe(small)
+        below = [environments.environment_of(tmp_path, each).packages for each in (extra, base)]
+        assert found == [folder.resolve() for folder in below]
+
     def test_two_layers_at_once(self, small: environments.Stack, tmp_path: Path) -> None:
-        extra, mpich = environments.recipe(small, group="extra"), environments.recipe(small, group="mpich")
+        extra, mpich = environments.recipe(small, groups=["extra"]), environments.recipe(small, groups=["mpich"])
         installers = [Installer(environments.environment_of(tmp_path, each)) for each in (extra, mpich)]
         with environments.ready(tmp_path, extra, installers[0], print):
             with environments.ready(tmp_path, mpich, installers[1], print):
@@ -211,7 +234,7 @@ class TestMaking:
 
     def test_the_layer_sees_the_stack_by_a_relative_path(self, small: environments.Stack, tmp_path: Path) -> None:
         parent = tmp_path / "Umgebungen für alle"
-        recipe = environments.recipe(small, group="extra")
+        recipe = environments.recipe(small, groups=["extra"])
         installer = Installer(environments.environment_of(parent, recipe))
         with environments.ready(parent, recipe, installer, print) as layer:
             text = (layer.packages / environments.LAYER_PATH_FILE).read_text(encoding="ascii").strip()
@@ -326,16 +349,30 @@ class TestStacksOfThisProject:
 def test_the_project_declares_what_it_imports() -> None:
     """Each package that conformance/ or reports/ imports is declared and pinned, or comes with one that is."""
     stack = environments.read_stack(STACKS, "pinned")
-    integrations = with_requirements(stack.groups["lightning"])
+    groups = [stack.groups[group] for group in ("lightning", *environments.ALL_INTEGRATION_GROUPS)]
+    driven = with_requirements(name for group in groups for name in group)
     pinned, declared = with_requirements(stack.packages), with_requirements(declared_packages())
-    for package in sorted(imported_packages("conformance", "reports") - integrations):
-        assert package in pinned, f"{package} is imported, and not among the pinned stack's packages"
+    for package in sorted(imported_packages("conformance", "reports")):
+        assert package in pinned | driven, f"{package} is imported, and not among the pinned stack's packages"
         assert package in declared, f"{package} is imported, and not in pyproject.toml"
+
+
+def test_each_integration_has_its_extra_and_its_group() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for name, entry in registry._OURS.items():
+        assert environments.INTEGRATION_GROUPS.get(name) == entry.extra, name
+        if entry.extra is None:
+            assert not entry.libraries
+            continue
+        for stack in STACK_NAMES:
+            assert set(environments.read_stack(STACKS, stack).groups[entry.extra]) == set(entry.libraries), stack
+        assert {Requirement(text).name for text in extras[entry.extra]} == set(entry.libraries)
 
 
 def test_the_tests_import_what_their_environment_has() -> None:
     stack = environments.read_stack(STACKS, "pinned")
-    there = with_requirements([*stack.packages, *stack.groups["develop"]])
+    groups = ("develop", *environments.ALL_INTEGRATION_GROUPS)
+    there = with_requirements([*stack.packages, *(name for group in groups for name in stack.groups[group])])
     assert imported_packages("tests") - with_requirements(there) == set()
 
 
@@ -377,5 +414,5 @@ def imported_packages(*folders: str) -> set[str]:
 
 
 def test_stamps_are_plain_json(small: environments.Stack) -> None:
-    stamp = environments.recipe(small, group="mpich").stamp()
+    stamp = environments.recipe(small, groups=["mpich"]).stamp()
     assert json.loads(json.dumps(stamp)) == stamp

@@ -35,7 +35,14 @@ class TestOptions:
         words = ["-k", "stage or dtype", "--mpi", "openmpi", "--profile", "smoke", "--build-ops", "--cell", "zero/*"]
         options = noxfile.split_options("linux_mpi", words, {}, "linux")
         assert options.rest == ("-k", "stage or dtype", "--profile", "smoke", "--cell", "zero/*")
-        assert (options.mpi_group, options.build_ops, options.stack) == ("openmpi", True, "pinned")
+        assert (options.mpi_groups, options.build_ops, options.stack) == (("openmpi",), True, "pinned")
+
+    def test_integrations_are_for_the_harness_and_bring_their_groups(self, noxfile: ModuleType) -> None:
+        words = ["--integration", "transformers", "--profile", "smoke", "--integration=accelerate"]
+        options = noxfile.split_options("linux_gloo", [*words, "--integration", "reference"], {}, "linux")
+        assert options.rest == (*words, "--integration", "reference")
+        assert options.integration_groups == ("accelerate", "transformers")
+        assert noxfile.split_options("linux_gloo", ["--integration"], {}, "linux").integration_groups == ()
 
     @pytest.mark.parametrize(
         ("words", "environ", "system", "expected"),
@@ -52,7 +59,8 @@ class TestOptions:
     def test_the_mpi(
         self, noxfile: ModuleType, words: list[str], environ: dict[str, str], system: str, expected: str | None
     ) -> None:
-        assert noxfile.split_options("linux_mpi", words, environ, system).mpi_group == expected
+        groups = noxfile.split_options("linux_mpi", words, environ, system).mpi_groups
+        assert groups == (() if expected is None else (expected,))
 
     @pytest.mark.parametrize(
         ("words", "environ", "message"),
