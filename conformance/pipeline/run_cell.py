@@ -17,6 +17,7 @@ from conformance.case import Step, plan_of
 from conformance.cells import Cell
 from conformance.lanes import probes
 from conformance.matrix import Matrix
+from conformance.matrix.known_issue import KnownIssue
 from conformance.matrix.lane import Lane
 from conformance.pipeline.judgement import Judgement, judge_check, judge_outcome, modes
 from conformance.pipeline.known import explain
@@ -28,6 +29,9 @@ from conformance.verdicts import NotRun, Verdict
 
 LOG_LIMIT = 16_000
 """Characters of all logs of a cell together."""
+
+BELIEVED = (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XFAIL)
+"""Verdicts of ranks that ran other cells before; any other is asked for again in ranks that ran nothing."""
 
 Check = Callable[..., None]
 
@@ -74,17 +78,9 @@ def run_cell(
     else:
         run = _attempt(cell, check, integration, circumstances, pool(), fresh=False)
         reused = any(outcome.mode == "reused" for outcome in run.outcomes)
-        if reused and run.judgement.verdict not in (Verdict.PASS, Verdict.UNSUPPORTED):
+        if reused and _in_the_light_of_known_issues(run, cell, integration, circumstances)[0].verdict not in BELIEVED:
             run = _attempt(cell, check, integration, circumstances, pool(), fresh=True)
-    judgement, issue = explain(
-        run.judgement,
-        cell,
-        circumstances.matrix.known_issues,
-        lane=circumstances.lane.name,
-        integration=integration,
-        versions=circumstances.provenance.packages,
-        wine=circumstances.provenance.host.wine is not None,
-    )
+    judgement, issue = _in_the_light_of_known_issues(run, cell, integration, circumstances)
     reports = [(step, report) for step, outcome in enumerate(run.outcomes) for report in outcome.reports]
     quiet = judgement.verdict is Verdict.PASS
     return Record(
@@ -126,6 +122,20 @@ def run_cell(
         stacks="\n".join(f"rank {report.rank}\n{report.stacks}" for _, report in reports if report.stacks)[:LOG_LIMIT],
         repeat=circumstances.repeat(cell, integration),
         provenance=circumstances.provenance,
+    )
+
+
+def _in_the_light_of_known_issues(
+    run: _Run, cell: Cell, integration: str, circumstances: Circumstances
+) -> tuple[Judgement, KnownIssue | None]:
+    return explain(
+        run.judgement,
+        cell,
+        circumstances.matrix.known_issues,
+        lane=circumstances.lane.name,
+        integration=integration,
+        versions=circumstances.provenance.packages,
+        wine=circumstances.provenance.host.wine is not None,
     )
 
 

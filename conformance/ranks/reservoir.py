@@ -18,7 +18,7 @@ from conformance.ranks.launching import Launcher
 from conformance.ranks.pool import Attempt, Pool, stop
 from conformance.ranks.starting import open_starter
 
-REUSE = 25
+REUSE = 100
 """Jobs that a rank serves."""
 _MEMORY_OF_A_RANK = 450 << 20
 """Bytes that a waiting rank takes, roughly."""
@@ -34,8 +34,7 @@ class ReservoirPool(Pool):
     """Crews that wait for jobs.
 
     A job in whose outcome every rank returned leaves its crews clean for the next, up to `reuse` jobs; any other ends
-    them. Jobs that change variables, and those that ask for it, get crews that have run nothing; jobs that need fresh
-    interpreters get those.
+    them. Jobs that ask for it get crews that have run nothing; jobs that need fresh interpreters get those.
 
     Args:
         circumstances: of the pool.
@@ -71,7 +70,7 @@ class ReservoirPool(Pool):
         try:
             if job.cold or needs_fresh_interpreter(job.environment):
                 return self.run_cold(job, starter)
-            return self._run_in_crews(job, starter, unused=fresh or bool(job.environment))
+            return self._run_in_crews(job, starter, unused=fresh)
         except HarnessError:
             if not starter.alive:
                 self.end()
