@@ -97,13 +97,15 @@ def find(environ: Mapping[str, str] | None = None) -> MpiLibrary:
     """The MPI to start ranks with; its library and mpi4py are known to go together. Takes about a second.
 
     Raises:
-        NotRun: there is no mpi4py, no mpiexec, or not the one that CONFORMANCE_MPI names.
+        NotRun: there is no mpi4py, no mpiexec, not the one that CONFORMANCE_MPI names, or it cannot start from where
+            it lies.
         MpiError: mpi4py loads the library of another MPI.
     """
     environ = os.environ if environ is None else environ
     if importlib.util.find_spec("mpi4py") is None:
         raise NotRun("the Python package mpi4py", "python -m pip install mpi4py")
     mpi = _choose(environ)
+    refuse_place(mpi)
     loaded = load({**environ, **_strings(environment(mpi, environ))}, unset=_HARMFUL)
     if isinstance(loaded, Loaded) and loaded.is_of(mpi):
         return mpi
@@ -114,6 +116,19 @@ def find(environ: Mapping[str, str] | None = None) -> MpiLibrary:
         f"that of {mpi}",
         f"install the library of that MPI, or choose another with {CHOICE}; {_REMEDY}",
     )
+
+
+def refuse_place(mpi: MpiLibrary, *, windows: bool = sys.platform == "win32") -> None:
+    """Refuse an mpiexec that its place keeps from starting ranks. Pure.
+
+    Raises:
+        NotRun: Intel's mpiexec.exe lies in a folder whose name is not ASCII: it ends with "unable to run process".
+    """
+    if windows and mpi.vendor == "impi" and not str(mpi.mpiexec).isascii():
+        raise NotRun(
+            f"an mpiexec that can start from {mpi.mpiexec.parent}, which Intel MPI cannot: the path is not ASCII",
+            "make the environment in a folder whose path is ASCII, for instance nox --envdir C:\\nox",
+        )
 
 
 def _choose(environ: Mapping[str, str]) -> MpiLibrary:

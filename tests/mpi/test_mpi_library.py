@@ -190,6 +190,27 @@ def test_the_environment_that_binds_mpi4py() -> None:
 
 
 @pytest.mark.parametrize(
+    ("vendor", "folder", "windows", "refused"),
+    [
+        ("impi", "C:/Users/Jörg/env/Library/bin", True, True),
+        ("impi", "C:/Program Files/env/Library/bin", True, False),
+        ("impi", "/home/jörg/env/bin", False, False),
+        ("msmpi", "C:/Jörg/bin", True, False),
+    ],
+)
+def test_intels_mpiexec_cannot_start_from_a_folder_beyond_ascii(
+    vendor: mpi_library.Vendor, folder: str, windows: bool, refused: bool
+) -> None:
+    mpi = MpiLibrary(vendor, "2021.19.0", Path(folder, "mpiexec.exe"), None, "environment")
+    if not refused:
+        mpi_library.refuse_place(mpi, windows=windows)
+        return
+    with pytest.raises(NotRun, match="the path is not ASCII") as lack:
+        mpi_library.refuse_place(mpi, windows=windows)
+    assert "ASCII" in (lack.value.remedy or "")
+
+
+@pytest.mark.parametrize(
     ("mpi", "options"),
     [
         (made_up("impi"), ["-bootstrap", "fork", "-print-all-exitcodes"]),
