@@ -44,8 +44,18 @@ def places(engine: Any) -> Observation:
         "parameter_devices": sorted({str(each.device) for each in engine.module.parameters()}),
         "master_devices": sorted({str(each.device) for each in masters}),
         "pinned": [bool(each.is_pinned()) for each in masters],
-        "overlap": getattr(engine.optimizer, "overlap_comm", None),
+        "overlap": overlaps(engine.optimizer),
     }
+
+
+def overlaps(optimizer: Any) -> bool:
+    """Whether gradients are reduced on a stream of their own; stage 3 keeps no flag, only the stream."""
+    from deepspeed.accelerator import get_accelerator
+
+    if hasattr(optimizer, "overlap_comm"):
+        return bool(optimizer.overlap_comm)
+    stream = getattr(optimizer, "reduce_and_partition_stream", None)
+    return stream is not None and stream != get_accelerator().default_stream()
 
 
 def train(setting: Setting) -> Observation:
