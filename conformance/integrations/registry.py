@@ -38,6 +38,9 @@ class Entry:
 _OURS = {
     "reference": Entry("conformance.integrations.reference:REFERENCE"),
     "deepspeed": Entry("conformance.integrations.bare:DEEPSPEED"),
+    "lightning": Entry("conformance.integrations.lightning:LIGHTNING", ("pytorch-lightning",), "lightning"),
+    "lightning-own": Entry("conformance.integrations.lightning_own:LIGHTNING_OWN", ("pytorch-lightning",), "lightning"),
+    "fabric": Entry("conformance.integrations.fabric:FABRIC", ("pytorch-lightning",), "lightning"),
     "accelerate": Entry("conformance.integrations.accelerate:ACCELERATE", ("accelerate",), "accelerate"),
     "transformers": Entry(
         "conformance.integrations.transformers:TRANSFORMERS", ("transformers", "accelerate"), "transformers"
