@@ -16,6 +16,7 @@ from reports.answers import headline_groups
 from reports.embed import Pool, squeezed
 from reports.history import Past, of_column
 from reports.matrix import Column, Matrix, Slot
+from reports.since import line_of, series_of
 from reports.words import MEANING
 
 LETTERS = {
@@ -64,9 +65,24 @@ def index(matrix: Matrix, history: Sequence[Past]) -> dict[str, Any]:
         "rules": [[rule.id, rule.text, rule.source] for rule in matrix.rules.values()],
         "features": [[headline.name, headline.title] for headline in features],
         "cells": cells,
+        "since": _since(matrix),
         "columns": [_column(matrix, column, reasons, of_column(column, history)) for column in matrix.columns],
         "reasons": reasons.values,
     }
+
+
+def _since(matrix: Matrix) -> dict[str, list[str]]:
+    """By the number of a cell, a line a series of DeepSpeed versions that was tested."""
+    several = series_of(matrix)
+    named = {
+        str(number): [
+            f"{series.label}: {line}" if series.label else line
+            for series in several
+            if (line := line_of(matrix, series, cell))
+        ]
+        for number, cell in enumerate(matrix.cells)
+    }
+    return {number: lines for number, lines in named.items() if lines}
 
 
 def details(matrix: Matrix) -> tuple[list[list[str]], str]:

@@ -16,6 +16,7 @@ async function showCell(query) {
     el("p", { class: "trail" }, el("a", { href: "#matrix" }, "Matrix"), " › ", el("a", { href: fragment("matrix", { open: suite }) }, suite), " › ", el("a", { href: fragment("matrix", { open: suite + "," + cell.key }) }, cell.case)),
     el("h1", { tabindex: -1 }, cell.title || cell.id),
     el("p", { class: "id mono" }, cell.id),
+    (data.since[cell.number] || []).map((line) => el("p", { class: "since" }, "DeepSpeed: " + line + ".")),
     el("ul", { class: "across", "aria-label": "This cell on each lane" }, COLUMNS.map((each) => across(cell, each, each === column))),
     told(cell, column, block),
   );

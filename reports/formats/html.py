@@ -25,6 +25,7 @@ from reports.embed import script_json
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, Place, groups
 from reports.history import Past, of_column
 from reports.matrix import Cell, Column, Matrix
+from reports.since import case_lines
 from reports.times import instant, minute
 from reports.trend import trend
 
@@ -62,6 +63,7 @@ def render(matrix: Matrix, history: Sequence[Past] = ()) -> str:
             look=groups(matrix, NEEDS_A_LOOK),
             known=groups(matrix, [Verdict.XFAIL]),
             missing=groups(matrix, NOT_TESTED),
+            since=case_lines(matrix),
             slot_count=len(matrix.slots),
             left_out=left_out,
             style=markupsafe.Markup(_asset("report.css")),

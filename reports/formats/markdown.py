@@ -9,6 +9,7 @@ from conformance.verdicts import Verdict
 from reports.answers import Answer, answer, headline_groups
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, groups
 from reports.matrix import Matrix
+from reports.since import case_lines
 from reports.times import instant, minute
 from reports.words import MEANING, plural
 
@@ -44,6 +45,7 @@ def render(matrix: Matrix) -> str:
     blocks = ["# Conformance report", *_warnings(matrix), _lanes(matrix)]
     if matrix.cells:
         blocks += [_headlines(matrix), _attention(matrix)]
+        blocks.append(_versions(matrix))
         blocks.append(_listed("Known issues", groups(matrix, [Verdict.XFAIL]), repeat=False))
         blocks.append(_suites(matrix))
         blocks.append(_listed("Not tested, and why", groups(matrix, NOT_TESTED), repeat=False))
@@ -171,6 +173,20 @@ def _attention(matrix: Matrix) -> str:
     ran = any(matrix.tally(column).ran for column in matrix.columns)
     nothing = "Nothing: what ran came out as it should." if ran else "Nothing ran."
     return _listed("Needs a look", found, repeat=True) or f"## Needs a look\n\n{nothing}"
+
+
+def _versions(matrix: Matrix) -> str:
+    found = case_lines(matrix)
+    if not found:
+        return ""
+    changed = [case for case in found if case.changed]
+    lines = [f"{plural(len(changed), 'case')} changed with a version, {len(found) - len(changed)} did not.", ""]
+    for case in changed:
+        told = "; ".join(
+            f"{line} ({plural(count, 'cell')})" if len(case.lines) > 1 else line for line, count in case.lines
+        )
+        lines.append(f"- {code(f'{case.suite}/{case.case}')}{escape(f', {case.label}' if case.label else '')}: {told}")
+    return "## By version of DeepSpeed\n\n" + "\n".join(lines)
 
 
 def _suites(matrix: Matrix) -> str:
