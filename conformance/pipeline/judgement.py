@@ -14,19 +14,28 @@ REASON_LIMIT = 2000
 """Characters of a reason; what a rank raised can be long."""
 
 
+_REFUSAL = f"{Unsupported.__module__}.{Unsupported.__qualname__}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """A verdict, why, and with NOT_RUN what to do about it."""
+    """A verdict, why, and with NOT_RUN what to do about it.
+
+    Attributes:
+        by_integration: whether the integration refused this ground, so that the case's question was never put.
+    """
 
     verdict: Verdict
     reason: str = ""
     remedy: str | None = None
+    by_integration: bool = False
 
 
 def judge_outcome(outcome: Outcome) -> Judgement | None:
     """What the way in which ranks ended says by itself; None when every rank returned an observation.
 
-    The first cause speaks: a rank that died or raised goes before peers that were stopped or failed because of it.
+    The first cause speaks: a rank that died or raised goes before peers that were stopped or failed because of it. Where
+    all ranks raise Unsupported, the integration refuses by its own documented rule, whatever the case is.
     """
     if outcome.harness_error is not None:
         return Judgement(Verdict.ERROR, outcome.harness_error)
@@ -41,6 +50,9 @@ def judge_outcome(outcome: Outcome) -> Judgement | None:
             Verdict.ERROR, f"rank {bad[0].rank} returned what is not plain data: {error.message if error else ''}"
         )
     if raised := by_status.get(RankStatus.RAISED):
+        refusals = [report.error.message for report in raised if report.error and report.error.type == _REFUSAL]
+        if len(refusals) == len(outcome.reports):
+            return Judgement(Verdict.UNSUPPORTED, _cut(refusals[0]), by_integration=True)
         texts = [f"rank {report.rank} raised {_error(report)}" for report in raised]
         return Judgement(Verdict.FAIL, _cut("; ".join(texts)))
     if late := by_status.get(RankStatus.TIMED_OUT):

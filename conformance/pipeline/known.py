@@ -23,8 +23,8 @@ def explain(
 ) -> tuple[Judgement, KnownIssue | None]:
     """The judgement in the light of the known issues, and the entry that changed it.
 
-    A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS. A
-    failure of another kind than the entry's stays what it is.
+    A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS,
+    unless its integration refuses this ground. A failure of another kind than the entry's stays what it is.
     """
     covering = [
         issue for issue in issues if issue.covers(cell, lane, integration) and issue.applies(versions, wine=wine)
@@ -33,7 +33,7 @@ def explain(
         for issue in covering:
             if judgement.verdict.value in issue.expect and re.search(issue.match, judgement.reason):
                 return Judgement(Verdict.XFAIL, judgement.reason), issue
-    elif judgement.verdict in (Verdict.PASS, Verdict.UNSUPPORTED) and covering:
+    elif judgement.verdict in (Verdict.PASS, Verdict.UNSUPPORTED) and covering and not judgement.by_integration:
         reason = f"known issue {covering[0].id} no longer happens ({judgement.verdict}); delete or narrow its entry"
         return Judgement(Verdict.XPASS, reason), covering[0]
     return judgement, None

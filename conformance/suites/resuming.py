@@ -10,6 +10,7 @@ from conformance.integrations.protocol import Session
 from conformance.oracle.question import Question
 from conformance.setting import Axes, Observation, Setting
 from conformance.suites import training
+from conformance.verdicts import Unsupported
 
 BEFORE = 3
 """Optimizer steps before the save."""
@@ -89,8 +90,10 @@ class Attempt:
 
 
 def attempt(call: Callable[[], Any]) -> Attempt:
-    """Make a call and keep what it raises as text."""
+    """Make a call and keep what it raises as text, but for an integration's own refusal, which is the verdict."""
     try:
         return Attempt(result=call())
+    except Unsupported:
+        raise
     except Exception as error:
         return Attempt(error=f"{type(error).__name__}: {error}")

@@ -53,6 +53,18 @@ def test_the_first_cause_speaks(ended: Outcome, verdict: Verdict, reason: str) -
     assert (judgement.verdict, reason in judgement.reason) == (verdict, True), judgement
 
 
+def refused(rank: int) -> RankReport:
+    return RankReport(rank, RankStatus.RAISED, error=RankError("conformance.verdicts.Unsupported", "GPUs only", ""))
+
+
+def test_a_refusal_of_the_integration_in_every_rank_is_its_verdict() -> None:
+    judgement = judge_outcome(outcome(refused(0), refused(1)))
+    assert judgement == Judgement(Verdict.UNSUPPORTED, "GPUs only", by_integration=True)
+    for mixed in (outcome(refused(0), raised(1, "b")), outcome(refused(0), RankReport(1, RankStatus.STOPPED))):
+        judgement = judge_outcome(mixed)
+        assert judgement is not None and judgement.verdict is Verdict.FAIL
+
+
 def test_observations_of_all_ranks_go_to_the_check() -> None:
     assert judge_outcome(outcome(returned(0), returned(1))) is None
 
@@ -98,6 +110,7 @@ KNOWN = KnownIssue(
         (Judgement(Verdict.CRASH, "off by 1"), "linux_gloo", "0.19.8", Verdict.CRASH),
         (Judgement(Verdict.PASS), "linux_gloo", "0.19.8", Verdict.XPASS),
         (Judgement(Verdict.UNSUPPORTED, "no"), "linux_gloo", "0.19.8", Verdict.XPASS),
+        (Judgement(Verdict.UNSUPPORTED, "no", by_integration=True), "linux_gloo", "0.19.8", Verdict.UNSUPPORTED),
         (Judgement(Verdict.NOT_RUN, "no"), "linux_gloo", "0.19.8", Verdict.NOT_RUN),
         (Judgement(Verdict.ERROR, "off by 1"), "linux_gloo", "0.19.8", Verdict.ERROR),
         (Judgement(Verdict.FAIL, "off by 1"), "windows_mpi", "0.19.8", Verdict.FAIL),
