@@ -64,6 +64,8 @@ class Stack:
         groups: further packages, by the group's name.
         lock_file: pins of everything that these bring.
         lock: the content of `lock_file`.
+        over: the stack from which this one has all but its own packages, and which its lock adds to; None for a stack
+            that stands alone.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Stack:
     groups: Mapping[str, Mapping[str, str]]
     lock_file: Path
     lock: str
+    over: Stack | None = None
 
 
 def read_stack(folder: Path, name: str, *, with_lock: bool = True) -> Stack:
@@ -81,7 +84,7 @@ def read_stack(folder: Path, name: str, *, with_lock: bool = True) -> Stack:
         with_lock: whether there must be a lock file; without one its content is empty.
 
     Raises:
-        SetupError: there is no such stack, or one of its files cannot be used.
+        SetupError: there is no such stack, one of its files cannot be used, or the stack says why it cannot work.
     """
     path = folder / f"{name}.toml"
     lock_file = folder / f"{name}.lock.txt"
@@ -90,14 +93,20 @@ def read_stack(folder: Path, name: str, *, with_lock: bool = True) -> Stack:
         raise SetupError(f"--stack: found {name!r}, expected one of those in {folder}: {known}")
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        lock = lock_file.read_text(encoding="utf-8") if with_lock or lock_file.exists() else ""
+        head: dict[str, str] = content["stack"]
+        if "refused" in head:
+            raise SetupError(f"the stack {name} cannot be used: {head['refused']}")
+        over = read_stack(folder, head["over"]) if "over" in head else None
+        if over is not None and (over.over is not None or "torch" in content["packages"] or "groups" in content):
+            raise SetupError(f"{path}: stack.over: a stack is over one that stands alone, and has its torch and groups")
         return Stack(
             name=name,
-            python=str(content["stack"]["python"]),
-            packages=dict(content["packages"]),
-            groups=dict(content.get("groups", {})),
+            python=head["python"] if over is None else head.get("python", over.python),
+            packages={**({} if over is None else over.packages), **content["packages"]},
+            groups=dict(content.get("groups", {})) if over is None else over.groups,
             lock_file=lock_file,
-            lock=lock,
+            lock=lock_file.read_text(encoding="utf-8") if with_lock or lock_file.exists() else "",
+            over=over,
         )
     except FileNotFoundError:
         raise SetupError(f"{lock_file}: not found; write it with: nox -s lock -- --stack {name}") from None
@@ -163,30 +172,38 @@ def recipe(
     Raises:
         SetupError: the stack has no such group.
     """
-    digest = hashlib.sha256(stack.lock.encode()).hexdigest()
     made = Recipe(
         name=f"stack-{stack.name}",
         python=f"{sys.version} {sys.base_prefix}",
         requirements=_pins(stack.packages),
         constraints=stack.lock_file,
-        constraints_digest=digest,
+        constraints_digest=_digest(stack.lock),
         torch_index=torch_index,
         build_ops=build_ops,
     )
+    if stack.over is not None:
+        below = recipe(stack.over, torch_index=torch_index, build_ops=build_ops)
+        own = {name: version for name, version in stack.packages.items() if stack.over.packages.get(name) != version}
+        made = dataclasses.replace(made, requirements=_pins(own), torch_index=None, below=below) if own else below
+    alone = stack if stack.over is None else stack.over
     for group in groups:
         if group not in stack.groups:
-            file = stack.lock_file.parent / f"{stack.name}.toml"
+            file = stack.lock_file.parent / f"{alone.name}.toml"
             raise SetupError(f"stack {stack.name}: found no [groups.{group}] in {file}")
         made = Recipe(
             name=f"{made.name}-{group}",
             python=made.python,
             requirements=_pins(stack.groups[group]),
-            constraints=stack.lock_file,
-            constraints_digest=digest,
+            constraints=alone.lock_file,
+            constraints_digest=_digest(alone.lock),
             dependencies=group not in SELF_CONTAINED,
             below=made,
         )
     return made
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _pins(packages: Mapping[str, str]) -> tuple[str, ...]:
@@ -200,10 +217,12 @@ class Environment:
     Attributes:
         folder: its root.
         below: the environment that it is a layer on.
+        own_ops: whether it holds a torch or DeepSpeed, so that ops built for the environment below do not fit.
     """
 
     folder: Path
     below: Environment | None = None
+    own_ops: bool = False
 
     @property
     def programs(self) -> Path:
@@ -238,8 +257,8 @@ class Environment:
         }
 
     def _stack(self) -> Environment:
-        """The environment that all layers are on."""
-        return self if self.below is None else self.below._stack()
+        """The nearest environment with a torch or DeepSpeed of its own."""
+        return self if self.own_ops or self.below is None else self.below._stack()
 
     def all_below(self) -> Iterator[Environment]:
         """The environments that it is a layer on, the nearest first."""
@@ -266,7 +285,8 @@ class Environment:
 def environment_of(parent: Path, made_from: Recipe) -> Environment:
     """Where the environment of a recipe lies below `parent`."""
     below = None if made_from.below is None else environment_of(parent, made_from.below)
-    return Environment(parent / made_from.name, below)
+    own_ops = any(pin.startswith(("torch==", "deepspeed==")) for pin in made_from.requirements)
+    return Environment(parent / made_from.name, below, own_ops)
 
 
 def commands(made_from: Recipe, environment: Environment) -> list[tuple[Command, dict[str, str]]]:
@@ -275,7 +295,9 @@ def commands(made_from: Recipe, environment: Environment) -> list[tuple[Command,
     install = [str(environment.python), "-m", "pip", "install", "--constraint", str(made_from.constraints)]
     if made_from.below is not None:  # The stack's own pip is seen through the layer.
         install += ["--quiet"] if made_from.dependencies else ["--quiet", "--no-deps"]
-        return [([*create, "--no-pip"], {}), ([*install, *made_from.requirements], {})]
+        install += ["--no-cache-dir", "--no-build-isolation"] if made_from.build_ops else []
+        built = {"DS_BUILD_OPS": "1" if made_from.build_ops else "0"}
+        return [([*create, "--no-pip"], {}), ([*install, *made_from.requirements], built)]
     steps: list[tuple[Command, dict[str, str]]] = [(create, {})]
     torch = [pin for pin in made_from.requirements if pin.startswith("torch==")]
     deepspeed = [pin for pin in made_from.requirements if pin.startswith("deepspeed==")]
@@ -376,7 +398,7 @@ def torch_index_of(asked: str | None, environment: Environment) -> str | None:
     """The index to take torch from: the one asked for (`none` for the default), else the one that was used before."""
     if asked is not None:
         return None if asked.lower() == "none" else asked
-    stamp = environment.stamped()
+    stamp = [environment, *environment.all_below()][-1].stamped()
     return None if stamp is None else stamp.get("torch_index")
 
 
@@ -397,12 +419,31 @@ def lock_text(stack: Stack, report: Mapping[str, Any]) -> str:
     chosen = [entry["metadata"] for entry in report["install"]]
     pins = {_normal(each["name"]): each["version"].partition("+")[0] for each in chosen}
     lines = {name: f"{name}=={version}" for name, version in pins.items()}
-    for line in stack.lock.splitlines():
-        pin, _, marker = line.partition(";")
-        if marker and not line.startswith("#"):
-            lines.setdefault(_normal(pin.partition("==")[0].strip()), line)
-    head = f"# Every version that {stack.name}.toml brings. Written by: nox -s lock -- --stack {stack.name}"
+    for name, line in _locked_lines(stack.lock).items():
+        if ";" in line:
+            lines.setdefault(name, line)
+    beyond = ""
+    if stack.over is not None:
+        below = _locked_lines(stack.over.lock)
+        lines = {name: line for name, line in lines.items() if line != below.get(name)}
+        beyond = f" beyond {stack.over.lock_file.name}"
+    head = f"# Every version that {stack.name}.toml brings{beyond}. Written by: nox -s lock -- --stack {stack.name}"
     return "\n".join([head, *(lines[name] for name in sorted(lines)), ""])
+
+
+def constraints_from_below(stack: Stack) -> str:
+    """What a resolver must keep of the lock that this stack's adds to: all but the stack's own pins."""
+    if stack.over is None:
+        return ""
+    own = {_normal(name) for name, version in stack.packages.items() if stack.over.packages.get(name) != version}
+    kept = (line for name, line in _locked_lines(stack.over.lock).items() if name not in own)
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _locked_lines(lock: str) -> dict[str, str]:
+    """The lines of a lock by the distribution's name."""
+    lines = (line for line in lock.splitlines() if line and not line.startswith("#"))
+    return {_normal(line.partition("==")[0].strip()): line for line in lines}
 
 
 def _normal(name: str) -> str:

@@ -1,8 +1,9 @@
 """DeepSpeed conformance harness: `nox -s SESSION -- OPTIONS` hands the options on.
 
 A lane session takes the harness's options (--profile smoke, --suite NAME, --cell GLOB, --list, ...: --help tells all)
-and those about its environment: --stack NAME, --mpi impi|mpich|openmpi|msmpi|system|PATH (or CONFORMANCE_MPI),
---torch-index URL (or CONFORMANCE_TORCH_INDEX), --build-ops.
+and those about its environment: --stack NAME (given several times, a run with each and one report of all),
+--mpi impi|mpich|openmpi|msmpi|system|PATH (or CONFORMANCE_MPI), --torch-index URL (or CONFORMANCE_TORCH_INDEX),
+--build-ops.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ MEANINGS = {
     HARNESS: "nothing ran, or ERROR",
 }
 OPS_MEANINGS = {UNEXPECTED: "an op was not built", USAGE: "wrong usage", HARNESS: "nothing is built, nor can be"}
+BISECT_MEANINGS = {USAGE: "wrong usage, or ends that are not as said", HARNESS: "not found; why is said above"}
 REPORT_MEANINGS = {UNEXPECTED: "a regression", USAGE: "wrong usage, or no record to read"}
 
 
@@ -143,6 +145,20 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def bisect(session: nox.Session) -> None:
+    """The release that changed a cell's verdict: -- CELL --good V --bad V, --package NAME, --lane NAME"""
+    options = options_of(session)
+    lane = (named_in(options.rest, "--lane") or ("",))[-1]
+    mpi, groups = (options.mpi, options.mpi_groups) if lane.endswith("_mpi") else (None, ())
+    words = ["--stack", options.stack]
+    if options.torch_index not in (None, "none") and named_in(options.rest, "--package") == ("torch",):
+        words += ["--index-url", str(options.torch_index)]
+    with prepared(session, options, *options.integration_groups, *groups) as environment:
+        code = run(session, environment, "conformance.bisect", *words, *options.rest, mpi=mpi)
+        hand_on(session, code, BISECT_MEANINGS)
+
+
+@nox.session(venv_backend="none")
 def report(session: nox.Session) -> None:
     """Records to HTML, Markdown, JUnit and CTRF: -- build RECORDS --into DIR (default: all of results/), -- diff A B"""
     options = options_of(session)
@@ -161,9 +177,11 @@ def lock(session: nox.Session) -> None:
     folder = Path(session.create_tmp()) / "resolver"
     answer = folder / "report.json"
     session.run_install(sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(folder), external=True)
+    kept = folder / "kept.txt"
+    kept.write_text(environments.constraints_from_below(stack), encoding="utf-8")
     resolve = [str(Environment(folder).python), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    pins = environments.pins_to_lock(stack)
-    session.run_install(*resolve, "--report", str(answer), *pins, env={"DS_BUILD_OPS": "0"}, external=True)
+    resolve += ["--constraint", str(kept), "--report", str(answer), *environments.pins_to_lock(stack)]
+    session.run_install(*resolve, env={"DS_BUILD_OPS": "0"}, external=True)
     stack.lock_file.write_text(
         environments.lock_text(stack, json.loads(answer.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n"
     )
@@ -178,7 +196,7 @@ class Options:
     """What follows `--`, as far as the environment depends on it.
 
     Attributes:
-        stack: the stack that the environment holds.
+        stacks: the stacks that environments hold: one, but for lanes.
         mpi: whose MPI: one that the stack brings, or `msmpi`, `system`, or the path of an mpiexec.
         torch_index: where torch comes from; None keeps what the environment has, `none` means the default index.
         build_ops: build DeepSpeed's ops ahead.
@@ -186,12 +204,17 @@ class Options:
         rest: for whatever the session runs.
     """
 
-    stack: str
+    stacks: tuple[str, ...]
     mpi: str
     torch_index: str | None
     build_ops: bool
     integrations: tuple[str, ...]
     rest: tuple[str, ...]
+
+    @property
+    def stack(self) -> str:
+        """The first stack."""
+        return self.stacks[0]
 
     @property
     def mpi_groups(self) -> tuple[str, ...]:
@@ -214,7 +237,7 @@ def split_options(session: str, words: Sequence[str], environ: Mapping[str, str]
         system: `sys.platform`.
     """
     parser = argparse.ArgumentParser(prog=f"nox -s {session} --", add_help=False, allow_abbrev=False)
-    parser.add_argument("--stack", metavar="NAME", default=DEFAULT_STACK)
+    parser.add_argument("--stack", metavar="NAME", action="append", default=[])
     parser.add_argument("--mpi", metavar="NAME")
     parser.add_argument("--torch-index", metavar="URL", default=environ.get("CONFORMANCE_TORCH_INDEX") or None)
     parser.add_argument("--build-ops", action="store_true")
@@ -223,15 +246,18 @@ def split_options(session: str, words: Sequence[str], environ: Mapping[str, str]
     if mpi not in MPI_CHOICES and not Path(mpi).is_file():
         where = "--mpi" if known.mpi else MPI_VARIABLE
         parser.error(f"{where}: found {mpi!r}, expected one of {', '.join(MPI_CHOICES)}, or the path of an mpiexec")
-    return Options(known.stack, mpi, known.torch_index, known.build_ops, integrations_in(rest), tuple(rest))
+    stacks = tuple(dict.fromkeys(known.stack)) or (DEFAULT_STACK,)
+    if len(stacks) > 1 and not session.startswith(("linux_", "windows_")):
+        parser.error(f"--stack: found {', '.join(stacks)}, expected one: only lanes run with several")
+    return Options(stacks, mpi, known.torch_index, known.build_ops, named_in(rest, "--integration"), tuple(rest))
 
 
-def integrations_in(words: Sequence[str]) -> tuple[str, ...]:
-    """What --integration names in words for the harness, which get it too. Pure."""
+def named_in(words: Sequence[str], option: str) -> tuple[str, ...]:
+    """What an option names in words for the harness, which gets it too. Pure."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--integration", action="append", nargs="?", default=[])
+    parser.add_argument(option, action="append", nargs="?", default=[], dest="named")
     known, _ = parser.parse_known_args(list(words))
-    return tuple(filter(None, known.integration))
+    return tuple(filter(None, known.named))
 
 
 def options_of(session: nox.Session) -> Options:
@@ -314,12 +340,41 @@ def run_lane(session: nox.Session, lane: str) -> None:
     why = wrong_system(lane, sys.platform)
     if why is not None and "--list" not in options.rest:
         quit_with(session, USAGE, why)
+    if len(options.stacks) == 1 or "--list" in options.rest:
+        hand_on(session, run_stack(session, lane, options))
+    else:
+        hand_on(session, run_stacks(session, lane, options))
+
+
+def run_stack(session: nox.Session, lane: str, options: Options, *more: str) -> int:
+    """Run a lane with one stack and return the exit code; `more` are further words for the harness."""
     words = ["run", "--lane", lane]
     if options.stack != DEFAULT_STACK:
         words += ["--stack", options.stack]
-    mpi, groups = (options.mpi, options.mpi_groups) if lane.endswith("_mpi") and why is None else (None, ())
+    here = wrong_system(lane, sys.platform) is None
+    mpi, groups = (options.mpi, options.mpi_groups) if lane.endswith("_mpi") and here else (None, ())
     with prepared(session, options, *options.integration_groups, *groups) as environment:
-        hand_on(session, run(session, environment, "conformance", *words, *options.rest, mpi=mpi))
+        return run(session, environment, "conformance", *words, *options.rest, *more, mpi=mpi)
+
+
+def run_stacks(session: nox.Session, lane: str, options: Options) -> int:
+    """Run a lane with each stack, make one report of all, and return the worst exit code."""
+    into = Path((named_in(options.rest, "--report-folder") or (f"results/{lane}-stacks",))[-1])
+    for stack in options.stacks:  # All names before the first run, which may take long.
+        try:
+            environments.read_stack(STACKS, stack)
+        except SetupError as error:
+            quit_with(session, USAGE, str(error))
+    codes = []
+    for stack in options.stacks:
+        one = dataclasses.replace(options, stacks=(stack,))
+        codes.append(run_stack(session, lane, one, "--report-folder", str(into / stack)))
+        if codes[-1] == USAGE:
+            return USAGE
+    folders = [str(into / stack) for stack in options.stacks]
+    with prepared(session, options) as environment:
+        codes.append(run(session, environment, "reports", "build", *folders, "--into", str(into / "report")))
+    return max(codes, key=abs)
 
 
 def environments_folder(session: nox.Session) -> Path:

@@ -51,7 +51,7 @@ def load_matrix(folder: Path = MATRICES) -> Matrix:
         MatrixError: with a line for the first file that is wrong, or for what contradicts between files.
     """
     lanes = {path.stem: read_toml(path, LaneFile).lane for path in _files(folder / "lanes")}
-    stacks = {path.stem: read_toml(path, StackFile) for path in _files(folder / "stacks")}
+    stacks = _stacks(folder)
     suites = {path: read_toml(path, SuiteFile) for path in _files(folder / "suites")}
     for kind, names in (
         ("lane", {path: read.name for path, read in zip(_files(folder / "lanes"), lanes.values(), strict=True)}),
@@ -93,6 +93,20 @@ def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise MatrixError(f"{folder}: not found, expected a folder of TOML files")
     return sorted(folder.glob("*.toml"))
+
+
+def _stacks(folder: Path) -> dict[str, StackFile]:
+    """Every stack, with what it has from the one that it is over."""
+    stacks = {path.stem: read_toml(path, StackFile) for path in _files(folder / "stacks")}
+    alone = [name for name, file in stacks.items() if file.stack.over is None]
+    for name, file in stacks.items():
+        if file.stack.over is None:
+            continue
+        if file.stack.over not in alone:
+            path = folder / "stacks" / f"{name}.toml"
+            raise MatrixError(f"{path}: stack.over: found {file.stack.over!r}, expected one of {', '.join(alone)}")
+        stacks[name] = file.with_all_of(stacks[file.stack.over])
+    return stacks
 
 
 def _rules(folder: Path) -> dict[str, Rule]:

@@ -8,7 +8,6 @@ import pydantic
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from conformance.matrix.suite import Name
 from conformance.records import Frozen
 
 
@@ -28,14 +27,30 @@ def _specifier(value: str) -> str:
     return value
 
 
+StackName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$")]
 ExactVersion = Annotated[str, pydantic.AfterValidator(_version)]
 Specifier = Annotated[str, pydantic.AfterValidator(_specifier)]
 
 
 class StackHead(Frozen):
-    name: Name
+    """What a stack says of itself.
+
+    Attributes:
+        over: the stack from which this one has all that it does not pin itself.
+        refused: why these versions cannot work together; a run with such a stack ends with this.
+    """
+
+    name: StackName
     title: str = pydantic.Field(min_length=1)
-    python: Specifier
+    python: Specifier | None = None
+    over: StackName | None = None
+    refused: str = ""
+
+    @pydantic.model_validator(mode="after")
+    def _for_some_python(self) -> StackHead:
+        if (self.python is None) == (self.over is None):
+            raise ValueError("either python or over")
+        return self
 
 
 class StackFile(Frozen):
@@ -44,3 +59,9 @@ class StackFile(Frozen):
     stack: StackHead
     packages: dict[str, ExactVersion] = pydantic.Field(min_length=1)
     groups: dict[str, dict[str, ExactVersion]] = pydantic.Field(default_factory=dict)
+
+    def with_all_of(self, below: StackFile) -> StackFile:
+        """This stack with the packages and groups of the one that it is over."""
+        return self.model_copy(
+            update={"packages": below.packages | self.packages, "groups": below.groups | self.groups}
+        )

@@ -90,6 +90,8 @@ class LaneRun:
         transport = config.getoption("transport") or lane_value.transports[0]
         _one_of("--transport", transport, lane_value.transports)
         stack = _one_of("--stack", config.getoption("stack"), matrix.stacks)
+        if matrix.stacks[stack].stack.refused:
+            raise MatrixError(f"--stack {stack}: {matrix.stacks[stack].stack.refused}")
         check_mode(config.getoption("ranks"), lane_value)
         driven = list(dict.fromkeys(config.getoption("integration") or [DEFAULT_INTEGRATION]))
         for name in driven:

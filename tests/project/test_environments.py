@@ -88,6 +88,84 @@ class TestReading:
             environments.check_python(small, "3.14.0")
 
 
+class TestOver:
+    """A stack that has all but its own packages from another."""
+
+    @pytest.fixture
+    def older(self, small: environments.Stack) -> environments.Stack:
+        self.write(small, "deepspeed = '0.17.6'", lock="deepspeed==0.17.6\n")
+        return environments.read_stack(small.lock_file.parent, "older")
+
+    def write(self, small: environments.Stack, packages: str, more: str = "", lock: str = "") -> None:
+        head = f"[stack]\nname = 'older'\ntitle = 'Older'\nover = 'small'\n{more}\n[packages]\n{packages}\n"
+        small.lock_file.with_name("older.toml").write_text(head, encoding="utf-8")
+        small.lock_file.with_name("older.lock.txt").write_text(lock, encoding="utf-8")
+
+    def test_it_has_what_it_does_not_pin(self, small: environments.Stack, older: environments.Stack) -> None:
+        assert older.packages == {**small.packages, "deepspeed": "0.17.6"}
+        assert (older.python, older.groups) == (small.python, small.groups)
+
+    def test_its_environment_is_a_layer_with_its_own_packages(self, older: environments.Stack) -> None:
+        made = environments.recipe(older, torch_index="https://example.org/cpu")
+        assert (made.name, made.requirements, made.torch_index) == ("stack-older", ("deepspeed==0.17.6",), None)
+        assert made.below is not None
+        assert (made.below.name, made.below.torch_index) == ("stack-small", "https://example.org/cpu")
+        create, install = steps_of(made)
+        assert "--no-pip" in create[0]
+        assert list(install[0][4:6]) == ["--constraint", str(older.lock_file)]
+        assert install[1] == {"DS_BUILD_OPS": "0"}
+
+    def test_its_ops_are_built_and_kept_apart(self, older: environments.Stack) -> None:
+        made = environments.recipe(older, groups=["extra"], build_ops=True)
+        assert made.below is not None
+        install, built = steps_of(made.below)[-1]
+        assert {"--no-cache-dir", "--no-build-isolation"} <= set(install)
+        assert built == {"DS_BUILD_OPS": "1"}
+        variables = environments.environment_of(Path("envs"), made).variables({})
+        assert variables["TORCH_EXTENSIONS_DIR"] == str(Path("envs") / "stack-older" / "ops")
+
+    def test_its_groups_are_those_of_the_stack_below_with_that_lock(
+        self, small: environments.Stack, older: environments.Stack
+    ) -> None:
+        made = environments.recipe(older, groups=["extra"])
+        assert (made.name, made.constraints) == ("stack-older-extra", small.lock_file)
+
+    def test_without_a_difference_it_is_the_environment_below(self, small: environments.Stack) -> None:
+        self.write(small, "deepspeed = '0.19.8'")
+        same = environments.read_stack(small.lock_file.parent, "older")
+        assert environments.recipe(same) == environments.recipe(small)
+
+    def test_torch_comes_from_where_the_stack_below_has_it(self, older: environments.Stack, tmp_path: Path) -> None:
+        made = environments.recipe(older, torch_index="https://example.org/cpu")
+        environment = environments.environment_of(tmp_path, made)
+        with environments.ready(tmp_path, made, Installer(environment), print):
+            assert environments.torch_index_of(None, environment) == "https://example.org/cpu"
+
+    @pytest.mark.parametrize("packages", ["torch = '2.12.0'", "deepspeed = '0.17.6'\n[groups.extra]\nrich = '14.0.0'"])
+    def test_what_a_layer_cannot_change_is_refused(self, small: environments.Stack, packages: str) -> None:
+        self.write(small, packages)
+        with pytest.raises(
+            SetupError, match=r"older\.toml: stack\.over: a stack is over one that stands alone"
+        ):
+            environments.read_stack(small.lock_file.parent, "older")
+
+    def test_versions_that_cannot_work_say_why(self, small: environments.Stack) -> None:
+        self.write(small, "deepspeed = '0.1.0'", "refused = 'DeepSpeed 0.1.0 imports torch._six, which is gone'")
+        with pytest.raises(SetupError, match=r"^the stack older cannot be used: DeepSpeed 0\.1\.0 imports torch\._six"):
+            environments.read_stack(small.lock_file.parent, "older")
+
+    def test_its_lock_holds_what_differs(self, small: environments.Stack, older: environments.Stack) -> None:
+        assert environments.constraints_from_below(older) == "torch==2.13.0\n"
+        small.lock_file.write_text("torch==2.13.0\ndeepspeed==0.19.8\nhjson==3\n", encoding="utf-8")
+        stack = environments.read_stack(small.lock_file.parent, "older")
+        assert environments.constraints_from_below(stack) == "torch==2.13.0\nhjson==3\n"
+        chosen = {"torch": "2.13.0+cpu", "deepspeed": "0.17.6", "hjson": "3", "py-cpuinfo": "9"}
+        report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in chosen.items()]}
+        head, *lines = environments.lock_text(stack, report).splitlines()
+        assert head.startswith("# Every version that older.toml brings beyond small.lock.txt.")
+        assert lines == ["deepspeed==0.17.6", "py-cpuinfo==9"]
+
+
 class TestCommands:
     def test_a_plain_stack_is_one_install_without_ops(self, small: environments.Stack) -> None:
         create, install = steps_of(environments.recipe(small))
@@ -310,7 +388,9 @@ class TestLock:
 
 
 def locked(name: str) -> dict[str, str]:
-    lines = environments.read_stack(STACKS, name).lock.splitlines()
+    stack = environments.read_stack(STACKS, name)
+    below = "" if stack.over is None else stack.over.lock
+    lines = [*below.splitlines(), *stack.lock.splitlines()]  # What a stack locks itself comes last, and counts.
     requirements = [Requirement(line) for line in lines if not line.startswith("#")]
     assert all(str(requirement.specifier).startswith("==") for requirement in requirements)
     return {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in requirements}

@@ -44,6 +44,16 @@ class TestOptions:
         assert options.integration_groups == ("accelerate", "transformers")
         assert noxfile.split_options("linux_gloo", ["--integration"], {}, "linux").integration_groups == ()
 
+    def test_a_lane_takes_several_stacks_and_nothing_else_does(
+        self, noxfile: ModuleType, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["--stack", "oldest", "--profile", "smoke", "--stack", "pinned", "--stack", "oldest"]
+        assert noxfile.split_options("linux_gloo", words, {}, "linux").stacks == ("oldest", "pinned")
+        with pytest.raises(SystemExit) as ended:
+            noxfile.split_options("tests", words, {}, "linux")
+        assert ended.value.code == 2
+        assert "--stack: found oldest, pinned, expected one: only lanes run with several" in capsys.readouterr().err
+
     @pytest.mark.parametrize(
         ("words", "environ", "system", "expected"),
         [
