@@ -30,7 +30,8 @@ def gather(engine: Any) -> dict[str, NDArray[np.float32]]:
             weights[name] = computing[name]
             continue
         master = unpartitioned.get(id(parameter))
-        if master is None and engine.zero_optimization():
+        # BF16_Optimizer partitions its master copies without ZeRO too (bf16 in stage 0, before DeepSpeed 0.17.6).
+        if master is None and (engine.zero_optimization() or hasattr(parameter, "_hp_mapping")):
             master = safe_get_full_fp32_param(parameter)
         if master is None and parameter.dtype == torch.float32:
             weights[name] = computing[name]
