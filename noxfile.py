@@ -41,6 +41,7 @@ nox.options.error_on_external_run = False
 STACKS = ROOT / "matrices" / "stacks"
 DEFAULT_STACK = "pinned"
 DEVELOP = "develop"
+DOCS = "docs"
 MPI_VARIABLE = "CONFORMANCE_MPI"
 MPI_CHOICES = (*environments.MPI_GROUPS, "msmpi", "system")
 INTERRUPT_SECONDS = 60.0
@@ -54,6 +55,7 @@ MEANINGS = {
 }
 OPS_MEANINGS = {UNEXPECTED: "an op was not built", USAGE: "wrong usage", HARNESS: "nothing is built, nor can be"}
 BISECT_MEANINGS = {USAGE: "wrong usage, or ends that are not as said", HARNESS: "not found; why is said above"}
+DOCS_MEANINGS = {UNEXPECTED: "a warning, or a link that leads nowhere", USAGE: "wrong usage, or no record to read"}
 REPORT_MEANINGS = {UNEXPECTED: "a regression", USAGE: "wrong usage, or no record to read"}
 
 
@@ -112,7 +114,7 @@ def tests(session: nox.Session) -> None:
         session.log("no C++ compiler on PATH: tests that build ops are reported as not run")
     options = options_of(session)
     with contextlib.ExitStack() as held:
-        environment = held.enter_context(prepared(session, options, DEVELOP, *environments.ALL_INTEGRATION_GROUPS))
+        environment = held.enter_context(prepared(session, options, DEVELOP, DOCS, *environments.ALL_INTEGRATION_GROUPS))
         # On PATH only: the tests' own environment is one in which mpi4py finds no MPI by itself.
         also = [held.enter_context(prepared(session, options, group)) for group in options.mpi_groups]
         fail_unless_zero(session, run(session, environment, "pytest", *options.rest, mpi=options.mpi, also=also))
@@ -165,6 +167,14 @@ def report(session: nox.Session) -> None:
     words = options.rest or ("build", "results", "--into", "results/report")
     with prepared(session, options) as environment:
         hand_on(session, run(session, environment, "reports", *words), REPORT_MEANINGS)
+
+
+@nox.session(venv_backend="none")
+def docs(session: nox.Session) -> None:
+    """The site with guides, reference and published report: -- --records RECORDS, --into DIR, --picture"""
+    options = options_of(session)
+    with prepared(session, options, DOCS) as environment:
+        hand_on(session, run(session, environment, "docs", *options.rest), DOCS_MEANINGS)
 
 
 @nox.session(venv_backend="none")

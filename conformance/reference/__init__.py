@@ -1,4 +1,4 @@
-"""The reference integration: DeepSpeed started without an `args` object, on Linux and on Windows.
+"""The reference integration: DeepSpeed started without an `args` object, on Linux and on Windows::
 
     from conformance.reference import initialize
 

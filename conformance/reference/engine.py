@@ -77,7 +77,7 @@ def initialize(
 
     The same script runs by itself, under torchrun, under the `deepspeed` launcher and under mpiexec (best as
     `mpiexec -n 2 python -m mpi4py train.py`: then an error in one rank ends the others too, instead of leaving them
-    waiting):
+    waiting)::
 
         import torch
         from conformance.reference import initialize

@@ -451,7 +451,7 @@ def test_each_integration_has_its_extra_and_its_group() -> None:
 
 def test_the_tests_import_what_their_environment_has() -> None:
     stack = environments.read_stack(STACKS, "pinned")
-    groups = ("develop", *environments.ALL_INTEGRATION_GROUPS)
+    groups = ("develop", "docs", *environments.ALL_INTEGRATION_GROUPS)
     there = with_requirements([*stack.packages, *(name for group in groups for name in stack.groups[group])])
     assert imported_packages("tests") - with_requirements(there) == set()
 

@@ -167,7 +167,7 @@ class TestSessions:
         assert listed.returncode == 0, listed.stderr
         lines = [line for line in listed.stdout.splitlines() if line.startswith(("* ", "- "))]
         sessions = {line[2:].partition(" -> ")[0]: line.partition(" -> ")[2] for line in lines}
-        assert {*LANES, "tests", "lint", "bench", "report", "wine"} <= set(sessions)
+        assert {*LANES, "tests", "lint", "bench", "report", "docs", "wine"} <= set(sessions)
         assert all(len(text) > 20 for text in sessions.values()), sessions
         default = "windows_gloo" if sys.platform == "win32" else "linux_gloo"
         assert [line for line in lines if line.startswith("* ")] == [f"* {default} -> {sessions[default]}"]

@@ -1,0 +1,1 @@
+"""The site: guides in Markdown, reference pages made from the code, and the published report."""
