@@ -114,7 +114,8 @@ def tests(session: nox.Session) -> None:
         session.log("no C++ compiler on PATH: tests that build ops are reported as not run")
     options = options_of(session)
     with contextlib.ExitStack() as held:
-        environment = held.enter_context(prepared(session, options, DEVELOP, DOCS, *environments.ALL_INTEGRATION_GROUPS))
+        groups = (DEVELOP, DOCS, *environments.ALL_INTEGRATION_GROUPS)
+        environment = held.enter_context(prepared(session, options, *groups))
         # On PATH only: the tests' own environment is one in which mpi4py finds no MPI by itself.
         also = [held.enter_context(prepared(session, options, group)) for group in options.mpi_groups]
         fail_unless_zero(session, run(session, environment, "pytest", *options.rest, mpi=options.mpi, also=also))
