@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Sequence
 
 import psutil
@@ -26,6 +27,8 @@ _MEMORY_SHARE = 0.5
 """Of what is available at first, for waiting ranks."""
 _CLEANING = 10.0
 """Seconds that ranks have to clean up after a job."""
+_LOOK = 0.05
+"""Seconds between looks at what only the system tells."""
 _SHOWN = 32
 """World sizes of jobs to come that are looked at."""
 
@@ -102,8 +105,15 @@ class ReservoirPool(Pool):
 
     def _keep_clean(self, crews: Sequence[Crew], starter: Starter) -> None:
         """Put crews that are as they were before back to the others, and end the rest."""
-        self._settle(crews, _CLEANING)
-        kept = [crew for crew in crews if crew.ready and starter.count(crew.process) <= crew.population]
+
+        def clean(crew: Crew) -> bool:
+            return crew.ready and starter.count(crew.process) <= crew.population
+
+        # Processes of a job, and Windows' hosts of their consoles, may take a moment to end after their parent.
+        limit = time.monotonic() + _CLEANING
+        while not all(clean(crew) or crew.broken for crew in crews) and (left := limit - time.monotonic()) > 0:
+            self.hub.poll(min(left, _LOOK))
+        kept = [crew for crew in crews if clean(crew)]
         stop([crew for crew in crews if crew not in kept], starter)
         self._crews += kept
 
