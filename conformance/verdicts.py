@@ -46,8 +46,10 @@ MAY_BE_KNOWN = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT})
 
 
 class Unsupported(Exception):
-    """Raised by a check: the contract says refuse, and it refused with the right error. Raised by an integration in every
-    rank: it is documented to refuse this ground, with these words."""
+    """Raised by a check: the contract says refuse, and it refused with the right error.
+
+    Raised by an integration in every rank: it is documented to refuse this ground, with these words.
+    """
 
 
 class NotRun(Exception):

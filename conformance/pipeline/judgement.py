@@ -34,8 +34,8 @@ class Judgement:
 def judge_outcome(outcome: Outcome) -> Judgement | None:
     """What the way in which ranks ended says by itself; None when every rank returned an observation.
 
-    The first cause speaks: a rank that died or raised goes before peers that were stopped or failed because of it. Where
-    all ranks raise Unsupported, the integration refuses by its own documented rule, whatever the case is.
+    The first cause speaks: a rank that died or raised goes before peers that were stopped or failed because of it.
+    Where all ranks raise Unsupported, the integration refuses by its own documented rule, whatever the case is.
     """
     if outcome.harness_error is not None:
         return Judgement(Verdict.ERROR, outcome.harness_error)

@@ -36,6 +36,7 @@ class FabricStrategy(ArgsOptionalStart, DeepSpeedStrategy):  # type: ignore[misc
         config: DeepSpeed's; a dict, which is left as it is, or the path of a JSON or Hjson file. Without one,
             Lightning's defaults and `options` make it.
         transport: `auto`, `gloo`, `nccl` or `mpi`.
+        process_group_backend: Lightning's name for it, which goes before.
         cluster_environment: for ranks that only Lightning knows of (SLURM, LSF); a TopologyEnvironment by default.
         options: Lightning's for DeepSpeedStrategy: stage, offload_optimizer, exclude_frozen_parameters, timeout, ….
 
@@ -50,10 +51,11 @@ class FabricStrategy(ArgsOptionalStart, DeepSpeedStrategy):  # type: ignore[misc
         config: Config | None = None,
         *,
         transport: str = "auto",
+        process_group_backend: str | None = None,
         cluster_environment: ClusterEnvironment | None = None,
         **options: Any,
     ) -> None:
-        self.transport = transport
+        self.transport = process_group_backend or transport
         super().__init__(config=config, cluster_environment=cluster_environment or TopologyEnvironment(), **options)
 
     def setup_environment(self) -> None:

@@ -47,6 +47,7 @@ class TrainerStrategy(ArgsOptionalStart, DeepSpeedStrategy):  # type: ignore[mis
             Lightning's defaults and `options` make it. Accumulation comes from Trainer, and clipping
             where the config has none.
         transport: `auto`, `gloo`, `nccl` or `mpi`.
+        process_group_backend: Lightning's name for it, which goes before.
         cluster_environment: for ranks that only Lightning knows of (SLURM, LSF); a TopologyEnvironment by default.
         options: Lightning's for DeepSpeedStrategy: stage, offload_optimizer, exclude_frozen_parameters, timeout, ….
 
@@ -59,12 +60,14 @@ class TrainerStrategy(ArgsOptionalStart, DeepSpeedStrategy):  # type: ignore[mis
         config: Config | None = None,
         *,
         transport: str = "auto",
+        process_group_backend: str | None = None,
         cluster_environment: ClusterEnvironment | None = None,
         **options: Any,
     ) -> None:
-        self.transport = transport
+        self.transport = process_group_backend or transport
         super().__init__(config=config, cluster_environment=cluster_environment or TopologyEnvironment(), **options)
         self._stepping = False
+        self._trained: Any = None
 
     def setup_environment(self) -> None:
         self.accelerator.setup_device(self.root_device)
@@ -81,9 +84,14 @@ class TrainerStrategy(ArgsOptionalStart, DeepSpeedStrategy):  # type: ignore[mis
         started = self.start_engine(
             model, self.config, optimizer=optimizer, model_parameters=trainable, lr_scheduler=lr_scheduler
         )
+        self._trained = started.engine
         return started.engine, started.optimizer
 
     def _initialize_deepspeed_inference(self, model: torch.nn.Module) -> None:
+        """The engine that trained the model, where one did: in stage 3, a second one would partition it again."""
+        if self._trained is not None and self._trained.module is model:
+            self.model = self._trained
+            return
         config = {
             name: value
             for name, value in self.config.items()

@@ -23,19 +23,22 @@ TAIL = 3000
 """Characters of a launcher's output that are kept."""
 
 
-def launch(setting: Setting, commands: Sequence[Sequence[str]], world: int, seconds: float) -> Observation:
+def launch(
+    setting: Setting, commands: Sequence[Sequence[str]], world: int, seconds: float, *, worker: str | None = None
+) -> Observation:
     """Run launchers side by side, each of which starts some of the ranks, and gather what the ranks observed.
 
     Args:
-        commands: of each launcher, the arguments for Python; `-m WORKER` and its arguments are appended.
+        commands: of each launcher, the arguments for Python; `worker` and its arguments are appended.
         world: the number of ranks that they start together.
         seconds: after which everything that still runs is ended.
+        worker: the module that a rank runs; WORKER by default.
 
     Returns:
         `ranks`: the observations by rank, None for a rank that left none; `exits`: the launchers' exit codes, None for
         one that had to be ended; `output`: the end of what each wrote.
     """
-    folder = setting.folder / "launched"
+    folder = setting.folder / str(setting.get("name", "launched"))
     folder.mkdir()
     papers = folder / "setting.pickle"
     papers.write_bytes(pickle.dumps(dataclasses.replace(setting, rank=None, world=world)))
@@ -45,7 +48,7 @@ def launch(setting: Setting, commands: Sequence[Sequence[str]], world: int, seco
     try:
         for command, log in zip(commands, logs, strict=True):
             with log.open("wb") as output:
-                line = [sys.executable, *command, WORKER, str(papers)]
+                line = [sys.executable, *command, worker or WORKER, str(papers)]
                 started.append(subprocess.Popen(line, env=environment, stdout=output, stderr=subprocess.STDOUT))
         limit = time.monotonic() + seconds
         exits = [_wait(process, limit) for process in started]
