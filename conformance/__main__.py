@@ -1,4 +1,7 @@
-"""`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes; `durations`: for shards."""
+"""`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes.
+
+`durations`: takes over durations for shards; `known`: known issues against records.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from conformance.matrix import MATRICES, MatrixError
+from conformance.matrix import MATRICES, MatrixError, load_matrix
 from conformance.matrix.durations import durations_of, write_durations
 from conformance.pipeline.exit_code import ExitCode
+from conformance.pipeline.known_ranges import contradictions
 from conformance.records import RecordFileError, read_records
+from reports import SourceError, read_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = """usage: python -m conformance run --lane NAME [options]
        python -m conformance durations RECORDS...
+       python -m conformance known RECORDS...
 
 run: the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's
 durations: takes over how long cells took, for --shard
+known: checks the versions of known issues against records of several stacks (files, folders, globs)
 exit codes: 0 all as expected; 1 a FAIL, CRASH, TIMEOUT or XPASS; 2 wrong usage or matrix; 3 nothing ran, or ERROR"""
 
 
@@ -30,8 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(ExitCode.AS_EXPECTED if words else ExitCode.USAGE)
     if words[0] == "durations" and words[1:]:
         return durations(list(map(Path, words[1:])))
+    if words[0] == "known" and words[1:]:
+        return known(words[1:])
     if words[0] != "run":
-        print(f"error: found {' '.join(words)!r}, expected 'run' or 'durations RECORDS'\n{USAGE}", file=sys.stderr)
+        found = " ".join(words)
+        print(
+            f"error: found {found!r}, expected 'run', 'durations RECORDS' or 'known RECORDS'\n{USAGE}", file=sys.stderr
+        )
         return int(ExitCode.USAGE)
     # The plugin is named here although conftest.py does too: an option's value that is an existing folder would
     # otherwise be taken for the tests' folder, and the conftest.py that knows the option would not be found.
@@ -56,6 +68,23 @@ def durations(files: Sequence[Path]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return int(ExitCode.USAGE)
     return int(ExitCode.AS_EXPECTED)
+
+
+def known(paths: Sequence[str]) -> int:
+    """Check the known issues' versions against the records in files and folders, and tell what to write instead."""
+    try:
+        matrix = load_matrix()
+        sources = read_sources(paths)
+    except (SourceError, MatrixError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(ExitCode.USAGE)
+    for problem in sources.problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    found = contradictions(matrix.known_issues, {cell.id: cell for cell in matrix.cells}, sources.records)
+    for each in found:
+        print(f"error: {matrix.folder / 'known_issues.toml'}: {each}")
+    print(f"{len(matrix.known_issues)} known issues, {len(sources.records)} records, {len(found)} contradicted")
+    return int(ExitCode.USAGE if found or not sources.records else ExitCode.AS_EXPECTED)
 
 
 if __name__ == "__main__":
