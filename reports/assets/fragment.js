@@ -1,6 +1,6 @@
 // What is shown is in the URL's fragment, `#view?name=value`, so that a view can be sent to someone.
 
-const VIEWS = ["summary", "matrix", "cell", "compare", "rules", "reading"];
+const VIEWS = ["summary", "matrix", "cell", "compare", "integrations", "rules", "reading"];
 
 // The view and its parameters; null where the fragment names none.
 function readFragment() {

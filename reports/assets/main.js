@@ -11,9 +11,11 @@ const sections = new Map(VIEWS.map((name) => {
 
 async function show() {
   const asked = readFragment();
-  // Any other fragment is an anchor of the page, and the browser has gone there.
-  if (asked === null && shown !== null) return;
-  const { view, query } = asked || { view: "summary", query: new URLSearchParams() };
+  // Any other fragment is an anchor of the page; the browser has gone there if it is in what is shown.
+  const anchor = asked === null ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  const holder = [...sections.keys()].find((name) => sections.get(name).contains(anchor));
+  if (asked === null && shown !== null && (holder === undefined || holder === shown)) return;
+  const { view, query } = asked || { view: holder || "summary", query: new URLSearchParams() };
   if (view === "matrix") showMatrix(query);
   if (view === "compare") showCompare(query);
   if (view === "cell") await showCell(query);
@@ -28,6 +30,7 @@ async function show() {
   // On the first showing the browser's own start of the page is the right place for the focus.
   if (shown !== null) heading.focus({ preventScroll: true });
   if (asked !== null) window.scrollTo(0, 0);
+  else if (anchor !== null && holder !== undefined) anchor.scrollIntoView();
   shown = view;
 }
 

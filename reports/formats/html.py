@@ -21,6 +21,7 @@ import markupsafe
 from conformance.verdicts import Verdict
 from reports import answers, pack, words
 from reports.answers import Answer
+from reports.by_integration import by_integration
 from reports.embed import script_json
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, Place, groups
 from reports.history import Past, of_column
@@ -63,6 +64,7 @@ def render(matrix: Matrix, history: Sequence[Past] = ()) -> str:
             look=groups(matrix, NEEDS_A_LOOK),
             known=groups(matrix, [Verdict.XFAIL]),
             missing=groups(matrix, NOT_TESTED),
+            integrations=by_integration(matrix),
             since=case_lines(matrix),
             slot_count=len(matrix.slots),
             left_out=left_out,

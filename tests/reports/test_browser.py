@@ -35,6 +35,7 @@ VIEWS = (
     "#summary",
     "#matrix",
     "#compare",
+    "#integrations",
     "#rules",
     "#reading",
     "#cell?" + urlencode({"id": FAILING, "at": WINDOWS_GLOO}),
@@ -210,6 +211,20 @@ def test_following_the_page_s_own_links_changes_the_view(tab: Tab) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Summary").click()
     page.locator(".groups li", has_text="SIGSEGV").get_by_role("link").click()
     assert page.get_by_role("status").inner_text() == "1 cell of 116"
+
+
+def test_an_integration_can_be_sent_as_an_address(tab: Tab) -> None:
+    page = tab.go("#integration-reference")
+    assert page.title() == "By integration · DeepSpeed conformance"
+    assert page.locator("#integration-reference").bounding_box()["y"] < 800
+    page.get_by_role("navigation").get_by_role("link", name="Summary").click()
+    page.get_by_role("navigation").get_by_role("link", name="Integrations").click()
+    row = page.locator("table.integrations tbody tr", has_text="reference")
+    assert row.get_by_role("cell").all_inner_texts() == ["456 88 %", "96", "16", "12"]
+    page.locator(".view-integrations .handles a", has_text="checkpoint").click()
+    assert page.get_by_role("status").inner_text() == "8 cells of 116"
+    page.evaluate("location.hash = '#rule-CKPT-07'")
+    page.wait_for_selector(".view-rules:visible")
 
 
 def test_a_deep_link_shows_one_cell_with_stacks(tab: Tab) -> None:
