@@ -1,6 +1,7 @@
 """`python -m conformance run --lane linux_gloo …`: a lane run with its own exit codes.
 
-`durations`: takes over durations for shards; `known`: known issues against records.
+`repro`: a script for an upstream report; `durations`: takes over durations for shards; `known`: known issues against
+records.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from reports import SourceError, read_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = """usage: python -m conformance run --lane NAME [options]
+       python -m conformance repro CELL [--into FILE] [options]
        python -m conformance durations RECORDS...
        python -m conformance known RECORDS...
 
 run: the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's
+repro: prints a script that shows by itself what a cell shows, for an upstream report; --help tells its options
 durations: takes over how long cells took, for --shard
 known: checks the versions of known issues against records of several stacks (files, folders, globs)
 exit codes: 0 all as expected; 1 a FAIL, CRASH, TIMEOUT or XPASS; 2 wrong usage or matrix; 3 nothing ran, or ERROR"""
@@ -39,11 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return durations(list(map(Path, words[1:])))
     if words[0] == "known" and words[1:]:
         return known(words[1:])
+    if words[0] == "repro":
+        from conformance.repro import command
+
+        return command.main(words[1:])
     if words[0] != "run":
-        found = " ".join(words)
-        print(
-            f"error: found {found!r}, expected 'run', 'durations RECORDS' or 'known RECORDS'\n{USAGE}", file=sys.stderr
-        )
+        expected = "'run', 'repro CELL', 'durations RECORDS' or 'known RECORDS'"
+        print(f"error: found {' '.join(words)!r}, expected {expected}\n{USAGE}", file=sys.stderr)
         return int(ExitCode.USAGE)
     # The plugin is named here although conftest.py does too: an option's value that is an existing folder would
     # otherwise be taken for the tests' folder, and the conftest.py that knows the option would not be found.

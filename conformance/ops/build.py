@@ -50,6 +50,8 @@ def build(
 ) -> Build:
     """Run `command`, which builds the op `name` in `folder`; afterwards no process of it is left, and no lock.
 
+    Locks of other ops count too, since one op may build another that it needs.
+
     Args:
         folder: the op's own in torch's cache; need not exist.
         log: takes all output.
@@ -57,11 +59,14 @@ def build(
         environment: of the command; None for this process's.
     """
     begin = time.monotonic()
+    started = time.time()
     baton = folder / "lock"
     waited = False
+    for old in filter(lock.is_stale, _locks(folder)):
+        say(f"{name}: removing the lock of a build that did not end: {old}")
+        lock.remove(old)
     while baton.exists():
         if lock.is_stale(baton):
-            say(f"{name}: removing the lock of a build that did not end: {baton}")
             lock.remove(baton)
             break
         if not waited:
@@ -94,13 +99,19 @@ def build(
     finally:
         if process.poll() is None:
             end_tree(process)
-            lock.remove(baton)
+            for new in _locks(folder):
+                if new.stat().st_mtime >= started:
+                    lock.remove(new)
     seconds = time.monotonic() - begin
     if late:
         return Build(name, f"not built within {deadline:.0f} s", seconds, _tail(log))
     if process.returncode != 0:
         return Build(name, f"the build ended with exit code {process.returncode}", seconds, _tail(log))
     return Build(name, "", seconds)
+
+
+def _locks(folder: Path) -> list[Path]:
+    return sorted(folder.parent.glob("*/lock"))
 
 
 def progress(log: Path) -> str:

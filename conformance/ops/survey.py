@@ -16,7 +16,8 @@ from conformance.lanes import ops
 WANTED = ("cpu_adam", "cpu_adagrad", "cpu_lion", "fused_adam", "async_io", "pin_memory", "deepspeed_shm_comm")
 """The ops that cells use, or that training can be made to use."""
 
-TIMEOUT = 180.0
+TIMEOUT = 600.0
+"""Seconds for DeepSpeed to import and probe; some with a compiler, more on a busy host."""
 
 BUILT, BUILDABLE, LACKING = "built", "not built", "lacking"
 

@@ -45,7 +45,7 @@ function told(cell, column, block) {
     const verdicts = records.map((each) => VERDICTS.get(each.verdict).name).join(", ");
     parts.push(el("p", { class: "notice" }, el("strong", {}, column.disagree.has(cell.number) ? "Records disagree: " : "Several records: "), verdicts + ". The worst counts; all are below."));
   }
-  records.forEach((each, number) => parts.push(recordOf(column, each, block.provenances[each.provenance], number === 0 ? rules : null)));
+  records.forEach((each, number) => parts.push(recordOf(cell, column, each, block.provenances[each.provenance], number === 0 ? rules : null)));
   return el("div", {}, parts, pastOf(cell, column));
 }
 
@@ -68,13 +68,14 @@ function verdictBox(letter, reason, record) {
   );
 }
 
-function recordOf(column, record, origin, rules) {
+function recordOf(cell, column, record, origin, rules) {
   return el("article", {},
     verdictBox(record.verdict, record.reason, record),
     el("div", { class: "facts" },
       el("div", {},
         record.numbers ? numbers(record.numbers) : null,
         el("section", {}, el("h2", {}, "Repeat"), command(record.repeat)),
+        alone(cell, column, record),
         record.log ? el("section", {}, el("h2", {}, "Log"), passage("Log", record.log)) : null,
         record.stacks ? el("section", {}, el("h2", {}, "Stacks at the deadline"), passage("Stacks", record.stacks)) : null,
         record.ranks ? ranks(record.ranks) : null,
@@ -83,6 +84,14 @@ function recordOf(column, record, origin, rules) {
       el("div", {}, rules, circumstances(column, record, origin)),
     ),
   );
+}
+
+// The command that writes a script for an upstream report: bare DeepSpeed, unless another integration is the point.
+function alone(cell, column, record) {
+  if (!["FAIL", "CRASH", "TIMEOUT", "XFAIL", "XPASS"].includes(VERDICTS.get(record.verdict).name)) return null;
+  const integration = ["reference", "deepspeed"].includes(column.integration) ? "" : " --integration " + column.integration;
+  const words = `python -m conformance repro "${cell.id}" --lane ${column.lane} --transport ${column.transport}${integration} --into repro.py`;
+  return el("section", {}, el("h2", {}, "Show it without the harness"), command(words));
 }
 
 function ruleText(number) {
