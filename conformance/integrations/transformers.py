@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import deepspeed
+import torch.distributed
 import transformers
 from accelerate.state import PartialState
 from torch import Tensor, nn
@@ -89,6 +90,7 @@ class Transformers:
             return TransformersSession(model, given, lambda: training_arguments(plain, setting.folder))
         except ValueError as error:
             if str(error).startswith(NO_BF16):
+                torch.distributed.barrier()  # a rank that leaves while others still connect makes them fail instead
                 raise Unsupported(f"ValueError: {error}") from error
             raise
 
