@@ -48,6 +48,7 @@ INTERRUPT_SECONDS = 60.0
 """How long a run has after Ctrl-C to stop its ranks and write what it has."""
 
 UNEXPECTED, USAGE, HARNESS = 1, 2, 3
+NOTHING_NEWER = 1
 MEANINGS = {
     UNEXPECTED: "a FAIL, CRASH, TIMEOUT or XPASS",
     USAGE: "wrong usage or matrix",
@@ -181,22 +182,40 @@ def docs(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def lock(session: nox.Session) -> None:
     """Resolves a stack's packages anew and writes its lock file: -- --stack NAME"""
-    try:
-        stack = environments.read_stack(STACKS, options_of(session).stack, with_lock=False)
-    except SetupError as error:
-        quit_with(session, USAGE, str(error))
-    folder = Path(session.create_tmp()) / "resolver"
-    answer = folder / "report.json"
-    session.run_install(sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(folder), external=True)
-    kept = folder / "kept.txt"
-    kept.write_text(environments.constraints_from_below(stack), encoding="utf-8")
-    resolve = [str(Environment(folder).python), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    resolve += ["--constraint", str(kept), "--report", str(answer), *environments.pins_to_lock(stack)]
-    session.run_install(*resolve, env={"DS_BUILD_OPS": "0"}, external=True)
-    stack.lock_file.write_text(
-        environments.lock_text(stack, json.loads(answer.read_text(encoding="utf-8"))), encoding="utf-8", newline="\n"
-    )
-    session.log(f"wrote {stack.lock_file}")
+    write_lock(session, STACKS, options_of(session).stack)
+
+
+@nox.session(venv_backend="none")
+def update(session: nox.Session) -> None:
+    """Newer pins, and how they change verdicts: -- --stack NAME, --package NAME, --lane NAME, --write"""
+    options = options_of(session)
+    asked = update_options(options.rest)
+    here = Path("results") / "update" / options.stack
+    shutil.rmtree(here, ignore_errors=True)
+    shutil.copytree(STACKS.parent, here / "matrices")
+    lane = ("conformance", "run", "--lane", asked.lane, "--stack", options.stack, "--profile", "smoke", *asked.rest)
+    with prepared(session, options) as old:
+        words = (options.stack, *asked.packages, "--matrices", str(here / "matrices"))
+        code = run(session, old, "conformance.newer", *words)
+        if code == NOTHING_NEWER:
+            return
+        hand_on(session, code)
+        write_lock(session, here / "matrices" / "stacks", options.stack)
+        with prepared(session, options, stacks=here / "matrices" / "stacks", name="-next") as new:
+            before = run(session, old, *lane, "--report-folder", str(here / "old"))
+            newer = ("--matrices", str(here / "matrices"), "--report-folder", str(here / "new"))
+            after = run(session, new, *lane, *newer)
+        if max(before, after) > UNEXPECTED:
+            quit_with(session, HARNESS, "one of the two runs did not end as it should; why is said above")
+        changed = run(session, old, "reports", "diff", str(here / "old"), str(here / "new"))
+    files = [here / "matrices" / "stacks" / f"{options.stack}{end}" for end in (".toml", ".lock.txt")]
+    if asked.write:
+        for file in files:
+            shutil.copyfile(file, STACKS / file.name)
+        session.log(f"wrote {', '.join(str(STACKS / file.name) for file in files)}")
+    else:
+        session.log(f"nothing written; --write takes over {files[0]} and its lock")
+    hand_on(session, changed, REPORT_MEANINGS)
 
 
 # What the sessions are made of
@@ -281,6 +300,33 @@ def subject_of(words: Sequence[str], subjects: Sequence[str]) -> tuple[str, list
     if words and words[0] in subjects:
         return words[0], list(words[1:])
     return subjects[0], list(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateOptions:
+    """What follows `--` in the session `update`.
+
+    Attributes:
+        packages: the only packages to raise; none for all.
+        lane: what is run with the old and the new pins.
+        write: take over the new pins.
+        rest: for the lane.
+    """
+
+    packages: tuple[str, ...]
+    lane: str
+    write: bool
+    rest: tuple[str, ...]
+
+
+def update_options(words: Sequence[str]) -> UpdateOptions:
+    """Take `words` apart. Pure; ends with exit code 2 when they are wrong."""
+    parser = argparse.ArgumentParser(prog="nox -s update --", add_help=False, allow_abbrev=False)
+    parser.add_argument("--package", metavar="NAME", action="append", default=[])
+    parser.add_argument("--lane", metavar="NAME", default=nox.options.sessions[0])
+    parser.add_argument("--write", action="store_true")
+    known, rest = parser.parse_known_args(list(words))
+    return UpdateOptions(tuple(known.package), known.lane, known.write, tuple(rest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,9 +439,35 @@ def environments_folder(session: nox.Session) -> Path:
     return session.cache_dir.parent.resolve()
 
 
+def write_lock(session: nox.Session, stacks: Path, name: str) -> None:
+    """Resolve a stack's packages anew and write its lock file."""
+    try:
+        stack = environments.read_stack(stacks, name, with_lock=False)
+    except SetupError as error:
+        quit_with(session, USAGE, str(error))
+    folder = Path(session.create_tmp()) / "resolver"
+    answer = folder / "report.json"
+    session.run_install(sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(folder), external=True)
+    kept = folder / "kept.txt"
+    kept.write_text(environments.constraints_from_below(stack), encoding="utf-8")
+    resolve = [str(Environment(folder).python), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+    resolve += ["--constraint", str(kept), "--report", str(answer), *environments.pins_to_lock(stack)]
+    session.run_install(*resolve, env={"DS_BUILD_OPS": "0"}, external=True)
+    text = environments.lock_text(stack, json.loads(answer.read_text(encoding="utf-8")))
+    stack.lock_file.write_text(text, encoding="utf-8", newline="\n")
+    session.log(f"wrote {stack.lock_file}")
+
+
 @contextlib.contextmanager
-def prepared(session: nox.Session, options: Options, *groups: str) -> Iterator[Environment]:
-    """The environment of a stack, or of groups on top of it, made if need be; its end frees it for others."""
+def prepared(
+    session: nox.Session, options: Options, *groups: str, stacks: Path = STACKS, name: str = ""
+) -> Iterator[Environment]:
+    """The environment of a stack, or of groups on top of it, made if need be; its end frees it for others.
+
+    Args:
+        stacks: the folder with the stack's files.
+        name: what to add to the environment's name, for another one than the stack's own.
+    """
 
     def install(command: environments.Command, variables: Mapping[str, str]) -> None:
         session.run_install(*command, env=variables, external=True)
@@ -403,7 +475,7 @@ def prepared(session: nox.Session, options: Options, *groups: str) -> Iterator[E
     parent = environments_folder(session)
     with contextlib.ExitStack() as held:
         try:
-            stack = environments.read_stack(STACKS, options.stack)
+            stack = environments.read_stack(stacks, options.stack)
             environments.check_python(stack, platform.python_version())
             base = environments.environment_of(parent, environments.recipe(stack))
             recipe = environments.recipe(
@@ -412,6 +484,8 @@ def prepared(session: nox.Session, options: Options, *groups: str) -> Iterator[E
                 torch_index=environments.torch_index_of(options.torch_index, base),
                 build_ops=options.build_ops,
             )
+            if recipe.name == f"stack-{stack.name}":  # With the pins of the stack below, it is that environment.
+                recipe = dataclasses.replace(recipe, name=f"{recipe.name}{name}")
             environment = held.enter_context(environments.ready(parent, recipe, install, session.log))
         except SetupError as error:
             quit_with(session, USAGE, str(error))

@@ -124,6 +124,17 @@ class TestOptions:
         assert noxfile.subject_of(["--cells", "4"], ("ranks", "transport")) == ("ranks", ["--cells", "4"])
 
 
+class TestUpdate:
+    def test_options_go_where_they_belong(self, noxfile: ModuleType) -> None:
+        words = ["--package", "deepspeed", "--package", "rich", "--write", "--lane", "linux_mpi", "--ranks", "cold"]
+        options = noxfile.update_options(words)
+        assert (options.packages, options.lane, options.write) == (("deepspeed", "rich"), "linux_mpi", True)
+        assert options.rest == ("--ranks", "cold")
+
+    def test_nothing_is_written_unless_asked(self, noxfile: ModuleType) -> None:
+        assert not noxfile.update_options([]).write
+
+
 class TestWine:
     def test_options_go_where_they_belong(self, noxfile: ModuleType) -> None:
         words = ["windows_mpi", "--python", "P Y", "--profile", "smoke", "--wine", "/w", "-k", "zero"]
@@ -174,6 +185,13 @@ class TestSessions:
 
     def test_every_lane_has_its_session(self, noxfile: ModuleType) -> None:
         assert set(LANES) <= set(nox.registry.get())
+
+    def test_one_of_several_stacks_is_unknown(self, tmp_path: Path) -> None:
+        lane = "windows_gloo" if sys.platform == "win32" else "linux_gloo"
+        ended = run_nox(tmp_path, "-s", lane, "--", "--stack", "pinned", "--stack", "nightly")
+        assert ended.returncode == 2
+        assert "--stack: found 'nightly', expected one of those in" in ended.stdout + ended.stderr
+        assert not (tmp_path / "envs" / "stack-pinned").exists(), "all names are looked at before the first run"
 
     def test_an_unknown_stack_ends_with_2_and_without_a_traceback(self, tmp_path: Path) -> None:
         ended = run_nox(tmp_path, "-s", "lint", "--", "--stack", "nightly")
