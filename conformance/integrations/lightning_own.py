@@ -6,6 +6,7 @@ from typing import Any
 
 import deepspeed
 import torch.distributed
+from lightning_fabric.plugins.environments import LightningEnvironment, MPIEnvironment
 from pytorch_lightning.strategies import DeepSpeedStrategy, Strategy
 
 from conformance.integrations.lightning import Lightning
@@ -38,7 +39,9 @@ class LightningOwn(Lightning):
         return session
 
     def strategy(self, setting: Setting, config: dict[str, Any]) -> Strategy:
-        return DeepSpeedStrategy(config=config, process_group_backend=setting.transport)
+        # What Trainer would find; its own search dies where mpi4py has no library: case lightning/unusable_mpi4py.
+        found = LightningEnvironment() if setting.launcher == "env" else MPIEnvironment()
+        return DeepSpeedStrategy(config=config, process_group_backend=setting.transport, cluster_environment=found)
 
 
 def _shutdown() -> None:
