@@ -441,10 +441,11 @@ def train_in_circumstances(setting: Setting) -> Observation:
         called["told"] = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
         return initialize(*arguments, **named)
 
-    deepspeed.initialize = seen
     options: dict[str, Any] = {"transport": setting.transport}
     devices = setting.world
     with contextlib.ExitStack() as circumstances:
+        circumstances.callback(setattr, deepspeed, "initialize", initialize)
+        deepspeed.initialize = seen
         match setting["circumstance"]:
             case "windows_branch":
                 circumstances.enter_context(_platform_says("Windows"))
