@@ -144,9 +144,7 @@ class TestOver:
     @pytest.mark.parametrize("packages", ["torch = '2.12.0'", "deepspeed = '0.17.6'\n[groups.extra]\nrich = '14.0.0'"])
     def test_what_a_layer_cannot_change_is_refused(self, small: environments.Stack, packages: str) -> None:
         self.write(small, packages)
-        with pytest.raises(
-            SetupError, match=r"older\.toml: stack\.over: a stack is over one that stands alone"
-        ):
+        with pytest.raises(SetupError, match=r"older\.toml: stack\.over: a stack is over one that stands alone"):
             environments.read_stack(small.lock_file.parent, "older")
 
     def test_versions_that_cannot_work_say_why(self, small: environments.Stack) -> None:
