@@ -69,6 +69,13 @@ class Picture:
         for name, module in list(sys.modules.items()):
             if type(module) is types.ModuleType and _is_remembered(name, packages):
                 self._variables += _variables_of(name, module)
+        self._defaults = [
+            (default, _copy(default))
+            for variables in self._variables
+            for function in variables.functions()
+            for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+            if type(default) in _CONTAINERS
+        ]
         gc.collect()
         gc.freeze()
 
@@ -86,6 +93,8 @@ class Picture:
         left = _destroy_groups()
         for variables in self._variables:
             variables.restore()
+        for default, content in self._defaults:
+            _refill(default, content)
         _restore_torch(self._torch)
         os.environ.clear()
         os.environ.update(self._environment)
@@ -125,6 +134,14 @@ class _Variables:
         for name, value in list(vars(self._owner).items()):
             if not name.startswith("__") and name not in _KEPT and self._remembered(value):
                 yield name, value
+
+    def functions(self) -> Iterator[types.FunctionType]:
+        """Those defined here, methods of every kind included."""
+        for value in self._values.values():
+            # By type alone: some of torch's objects warn when they are asked for anything.
+            plain = value.__func__ if type(value) in (staticmethod, classmethod) else value
+            if type(plain) is types.FunctionType:
+                yield plain
 
     def restore(self) -> None:
         now = dict(self._now())
