@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from conformance.bisect.errors import BisectError, TroubleError
 
-SECONDS: Final = 120.0
+SECONDS: Final = 600.0
 _OFFLINE: Final = ("Retrying (", "Could not fetch URL", "connection error", "Network is unreachable")
 
 
