@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+import time
 
 from conformance.ranks import ports
 from conformance.ranks.circumstances import Circumstances
@@ -38,11 +40,15 @@ class ForkedPool(Pool):
             self.end()
             self._server = self._start()
         server = self._server
+        begin = time.monotonic()
         try:
             server.wait_ready(START_TIMEOUT)
+            waited = time.monotonic() - begin
             if job.cold or needs_fresh_interpreter(job.environment):
-                return self.run_cold(job, server)
-            return self._run_forked(job, server)
+                made = self.run_cold(job, server)
+            else:
+                made = self._run_forked(job, server)
+            return dataclasses.replace(made, waited=waited)
         except HarnessError:
             self.end()
             raise

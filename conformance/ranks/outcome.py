@@ -65,6 +65,7 @@ class Outcome:
     Attributes:
         reports: one per rank, in rank order.
         seconds: wall time of the job as the harness saw it, starting ranks included.
+        waited: the part of it in which what is started once for all jobs, the fork server, was not ready yet.
         mode: `forked`, `cold`, `prewarmed` (started ahead, single use) or `reused`.
         harness_error: why the harness itself could not run the job; the reports then say nothing.
     """
@@ -73,3 +74,4 @@ class Outcome:
     seconds: float
     mode: str
     harness_error: str | None = None
+    waited: float = 0.0

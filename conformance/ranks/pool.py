@@ -46,10 +46,11 @@ class RankPool(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """What a kind of pool makes of a job: the ranks' reports, and `Outcome.mode`."""
+    """What a kind of pool makes of a job: the ranks' reports, `Outcome.mode` and `Outcome.waited`."""
 
     reports: Sequence[RankReport]
     mode: str
+    waited: float = 0.0
 
 
 class Pool(abc.ABC):
@@ -76,7 +77,7 @@ class Pool(abc.ABC):
             error = str(problem)
         except OSError as problem:
             error = f"{type(problem).__name__}: {problem}"
-        return Outcome(tuple(made.reports), time.monotonic() - begin, made.mode, error)
+        return Outcome(tuple(made.reports), time.monotonic() - begin, made.mode, error, made.waited)
 
     def expect(self, worlds: Sequence[int]) -> None:
         """See `RankPool.expect`; of no use where ranks start only when needed."""

@@ -71,6 +71,7 @@ def start(
         shutdown()  # somebody else ended the process group; what start() wrote is still there
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return _adopt(topology, transport)
+    _forget_groups()
     chosen = choose_transport(transport, Ground.here())
     topology = find_topology() if topology is None else topology
     _use_device(topology)
@@ -118,6 +119,22 @@ def _disconnect() -> None:
         deepspeed.comm.destroy_process_group()
     elif torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def _forget_groups() -> None:
+    """Let DeepSpeed forget groups of a torch.distributed that is no longer up.
+
+    It keeps them in globals, and lets go of them in its own `destroy_process_group` only. After torch's function of
+    that name a new engine would use them, and fail with "Group … is not registered".
+    """
+    from deepspeed.comm import comm
+    from deepspeed.utils import groups
+
+    if comm.cdb is None:
+        return  # it has never been up in this process
+    release = getattr(groups, "_release_process_group_references", None)  # older versions have nothing like it
+    if release is not None:
+        release(group=None)
 
 
 def _export(topology: Topology) -> dict[str, str | None]:

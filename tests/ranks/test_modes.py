@@ -54,9 +54,23 @@ def test_jobs_that_need_fresh_interpreters_get_them(make_job: JobMaker) -> None:
     finally:
         pool.close()
     assert outcome.mode == "cold"
+    assert 0 <= outcome.waited < outcome.seconds
     (observation,) = observations(outcome)
     assert observation["environment"]["PYTHONUTF8"] == "1"
     assert "DS_ACCELERATOR" not in observation["environment"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no fork server there")
+def test_the_wait_for_the_fork_server_is_told_apart(make_job: JobMaker, tmp_path: Path) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(2)", encoding="utf-8")
+    pool = open_pool(mode="forked", preload=("slow_to_import",), environment={"PYTHONPATH": str(tmp_path)})
+    try:
+        first, second = (pool.run(make_job("variables", world=1)) for _ in range(2))
+    finally:
+        pool.close()
+    assert [first.harness_error, second.harness_error] == [None, None]
+    assert first.waited > 1 and first.seconds >= first.waited
+    assert second.waited < 1
 
 
 @pytest.mark.parametrize("mode", [FAST, "light cold"])

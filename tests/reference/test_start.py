@@ -62,6 +62,11 @@ def test_shutdown_leaves_the_process_as_it_was(alone: dict[str, Any]) -> None:
     assert alone["config untouched"]
 
 
+def test_a_process_group_that_torch_destroyed_is_forgotten(alone: dict[str, Any]) -> None:
+    started, loss = alone["after torch ended it"]
+    assert started and loss > 0
+
+
 def test_a_second_engine_shares_the_process_group(alone: dict[str, Any]) -> None:
     assert alone["second"] == [False, True]
     assert alone["up after the second"]

@@ -37,9 +37,7 @@ def headers() -> list[RunHeader]:
     planned: dict[tuple[str, str], list[str]] = {}
     for record in records():
         planned.setdefault((record.lane, record.integration), []).append(record.cell)
-    return [
-        factory.header(cells, lane=lane, integration=integration) for (lane, integration), cells in planned.items()
-    ]
+    return [factory.header(cells, lane=lane, integration=integration) for (lane, integration), cells in planned.items()]
 
 
 def views() -> dict[str, IntegrationView]:

@@ -103,6 +103,13 @@ shutdown()
 shutdown()
 results["in the end"] = [dist.is_initialized(), variables()]
 
+# Ended by torch's own function, as some trainers do, with an engine that knew the old groups.
+with initialize(model(), CONFIG) as training:
+    train(training)
+    dist.destroy_process_group()
+with initialize(model(), CONFIG) as training:
+    results["after torch ended it"] = [training.started, train(training)]
+
 # A port that is taken; ranks that never come.
 with socket.socket() as taken, socket.socket() as silent:
     taken.bind(("127.0.0.1", 0))
