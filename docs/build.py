@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     site: Path = options.into.resolve()
     report = site / REPORT
     shutil.rmtree(site, ignore_errors=True)
-    if reports(["build", *map(str, options.records), "--into", str(report)]) != OK:
+    if reports(["build", *map(str, options.records), "--newest", "--into", str(report)]) != OK:
         return USAGE
     if options.picture:
         try:
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=[ROOT / "reports" / "published"],
         metavar="RECORDS",
-        help="what the report is made of (default: reports/published)",
+        help="what the report is made of, the newest of each lane (default: reports/published)",
     )
     parser.add_argument(
         "--into", type=Path, default=ROOT / "build" / "docs", metavar="DIR", help="made anew (default: build/docs)"

@@ -46,6 +46,7 @@ PROGRAMS: Final = (
     ("conformance.wine",),
     ("reports", "build"),
     ("reports", "diff"),
+    ("reports", "announce"),
     ("reports", "publish"),
 )
 """The programs that say themselves what they take."""

@@ -35,6 +35,8 @@ def jobs_of(path: Path) -> dict[str, dict[str, Any]]:
 
 ALL_JOBS = [pytest.param(job, id=f"{path.stem}-{name}") for path in WORKFLOWS for name, job in jobs_of(path).items()]
 
+ALL_BY_NAME = {name: job for path in WORKFLOWS for name, job in jobs_of(path).items()}
+
 
 def steps_of(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from job["steps"]
@@ -68,9 +70,15 @@ class TestFiles:
         assert used
         assert [line for line in used if not PINNED.match(line)] == []
 
-    def test_a_token_may_read_contents_and_nothing_else(self, path: Path) -> None:
+    def test_a_token_may_read_contents_and_where_named_one_thing_more(self, path: Path) -> None:
         content = YAML(typ="safe").load(path)
         assert content["permissions"] == {"contents": "read"}
+        allowed = {
+            "newly-failing": {"contents": "read", "issues": "write"},
+            "deploy": {"pages": "write", "id-token": "write"},
+        }
+        granted = {name: job["permissions"] for name, job in content["jobs"].items() if "permissions" in job}
+        assert granted.items() <= allowed.items()
         assert "pull_request_target" not in content[True if True in content else "on"]
         assert content["concurrency"]["group"]
 
@@ -85,10 +93,22 @@ class TestJobs:
             assert "github.event_name != 'pull_request'" in job["if"]
             assert job["environment"] == "gpu-runners"
 
+    def test_a_pull_request_writes_nothing(self, job: dict[str, Any]) -> None:
+        if "permissions" in job:
+            needed = [job, *(ALL_BY_NAME[name] for name in [job["needs"]] if isinstance(name, str))]
+            conditions = " ".join(each["if"] for each in needed)
+            assert "github.event_name != 'pull_request'" in conditions
+            assert "github.ref_name == github.event.repository.default_branch" in conditions
+
+    def test_what_writes_runs_no_code_of_a_lane(self, job: dict[str, Any]) -> None:
+        if "permissions" in job:
+            commands = [step["run"] for step in steps_of(job) if "run" in step]
+            assert not [command for command in commands if " -- --profile " in command]
+
     def test_records_are_uploaded_whatever_happened(self, job: dict[str, Any]) -> None:
         steps = list(steps_of(job))
         lanes = [step for step in steps if " -- --profile " in step.get("run", "")]
-        uploads = [step for step in steps if "upload-artifact" in step.get("uses", "")]
+        uploads = [step for step in steps if "actions/upload-artifact@" in step.get("uses", "")]
         assert len(uploads) >= len(lanes)
         assert all(step["if"] == "${{ always() }}" for step in uploads)
 
