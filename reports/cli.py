@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import reports
+from conformance.matrix import load_matrix
 from reports.announce import AnnounceError, announce, body
 from reports.compare import Difference, compare
 from reports.matrix import Matrix
@@ -101,7 +102,7 @@ def _run_url(environ: Mapping[str, str]) -> str:
 
 
 def _publish(options: argparse.Namespace) -> int:
-    for folder in reports.publish(_sources(options.records)):
+    for folder in reports.publish(_sources(options.records), load_matrix()):
         print(folder)
     return OK
 

@@ -1,7 +1,8 @@
 """Keeping the records of a finished run in the repository, for the published report.
 
 One folder a series (lane, transport, stack, integration, MPI, Wine), `records.jsonl.gz` and the headers in it; a later
-run of the series takes the place of the earlier one, whose records stay in git's history.
+run of the series takes the place of the earlier one, whose records stay in git's history. Known issues that were
+written down after the run explain its failures too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.matrix import Matrix
+from conformance.pipeline.known import explained_later
 from conformance.records import Record, to_line
 from conformance.run_header import RunHeader, to_text
 from reports.matrix import ColumnKey
@@ -25,8 +28,11 @@ class PublishError(Exception):
     """Records that cannot be published as they are; says why, and the remedy."""
 
 
-def publish(sources: Sources, into: Path = PUBLISHED) -> list[Path]:
+def publish(sources: Sources, known: Matrix, into: Path = PUBLISHED) -> list[Path]:
     """Write each series of `sources` into its folder under `into`, whatever it held before.
+
+    Args:
+        known: the matrix as it is now, for its known issues.
 
     Returns:
         The folders, in order.
@@ -36,7 +42,9 @@ def publish(sources: Sources, into: Path = PUBLISHED) -> list[Path]:
             commit or a version.
         WriteError: a folder cannot be written.
     """
-    records, headers = by_column(sources.records, sources.headers)
+    cells = {cell.id: cell for cell in known.cells}
+    explained = [explained_later(record, cells, known.known_issues) for record in sources.records]
+    records, headers = by_column(explained, sources.headers)
     series: dict[str, ColumnKey] = {}
     for key in sorted({*records, *headers}):
         if (other := series.setdefault(key.series, key)) != key:

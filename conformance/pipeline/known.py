@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from conformance.cells import Cell
 from conformance.matrix.known_issue import KnownIssue
 from conformance.pipeline.judgement import Judgement
+from conformance.records import Record
 from conformance.verdicts import MAY_BE_KNOWN, Verdict
 
 
@@ -37,3 +38,26 @@ def explain(
         reason = f"known issue {covering[0].id} no longer happens ({judgement.verdict}); delete or narrow its entry"
         return Judgement(Verdict.XPASS, reason), covering[0]
     return judgement, None
+
+
+def explained_later(record: Record, cells: Mapping[str, Cell], issues: Sequence[KnownIssue]) -> Record:
+    """A record in the light of entries written after its run: a failure that one describes becomes XFAIL. Pure.
+
+    Args:
+        cells: the matrix's, by id; a record of a cell that is none of them stays as it is.
+    """
+    cell = cells.get(record.cell)
+    if cell is None or record.verdict not in MAY_BE_KNOWN:
+        return record
+    judgement, issue = explain(
+        Judgement(record.verdict, record.reason),
+        cell,
+        issues,
+        lane=record.lane,
+        integration=record.integration,
+        versions=record.provenance.packages,
+        wine=record.provenance.host.wine is not None,
+    )
+    if issue is None:
+        return record
+    return record.model_copy(update={"verdict": judgement.verdict, "known_issue": issue.as_text()})

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.matrix import load_matrix
+from conformance.matrix.known_issue import KnownIssue
 from conformance.records import Record
 from conformance.run_header import RunHeader
+from conformance.verdicts import Verdict
 from reports.cli import USAGE, main
 from reports.publish import PublishError, publish
 from reports.read import Sources, read_sources
 from tests.reports import factory
 
+MATRIX = load_matrix()
 CELL = factory.record().cell
 
 
@@ -23,18 +28,18 @@ def sources(records: list[Record], headers: list[RunHeader]) -> Sources:
 
 def test_what_is_published_reads_as_it_was_and_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     given = sources([factory.record()], [factory.header([CELL])])
-    (folder,) = publish(given, tmp_path)
+    (folder,) = publish(given, MATRIX, tmp_path)
     again = read_sources([tmp_path])
     assert (again.records, again.headers, again.problems) == (given.records, given.headers, ())
     packed = (folder / "records.jsonl.gz").read_bytes()
-    publish(given, tmp_path)
+    publish(given, MATRIX, tmp_path)
     assert (folder / "records.jsonl.gz").read_bytes() == packed
 
 
 def test_a_later_run_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
-    publish(sources([factory.record()], [factory.header([CELL])]), tmp_path)
+    publish(sources([factory.record()], [factory.header([CELL])]), MATRIX, tmp_path)
     later = factory.record(provenance=factory.provenance("run-2", git_commit="2" * 40))
-    (folder,) = publish(sources([later], [factory.header([CELL], run="run-2")]), tmp_path)
+    (folder,) = publish(sources([later], [factory.header([CELL], run="run-2")]), MATRIX, tmp_path)
     assert read_sources([tmp_path]).records == (later,)
     assert [file.name for file in folder.glob("run*.json")] == ["run.run-2.json"]
 
@@ -54,7 +59,7 @@ def test_what_others_cannot_repeat_or_is_not_whole_is_refused(
     record = factory.record(provenance=factory.provenance(**changes))
     headers = [] if planned is None else [factory.header(planned)]
     with pytest.raises(PublishError, match=says):
-        publish(sources([record], headers), tmp_path)
+        publish(sources([record], headers), MATRIX, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,7 +67,33 @@ def test_runs_of_two_commits_are_refused(tmp_path: Path) -> None:
     records = [factory.record(provenance=factory.provenance(f"run-{n}", git_commit=str(n) * 40)) for n in (1, 2)]
     headers = [factory.header([CELL], run=f"run-{n}") for n in (1, 2)]
     with pytest.raises(PublishError, match="commit 1111111 and commit 2222222"):
-        publish(sources(records, headers), tmp_path)
+        publish(sources(records, headers), MATRIX, tmp_path)
+
+
+def test_a_known_issue_written_after_the_run_explains_it(tmp_path: Path) -> None:
+    cell = next(cell.id for cell in MATRIX.cells if (cell.suite, cell.case) == ("zero", "train"))
+    failed = factory.record(cell, Verdict.FAIL, reason="loss off by 2")
+    crashed = factory.record(cell, Verdict.CRASH, reason="loss off by 2", provenance=factory.provenance("run-2"))
+    foreign = factory.record("zero/gone[a=1]", Verdict.FAIL, reason="loss off by 2")
+    issue = KnownIssue.model_validate(
+        {
+            "id": "late",
+            "title": "t",
+            "cells": ["zero/*"],
+            "expect": "FAIL",
+            "match": "off by",
+            "reference": "not reported",
+            "explanation": "e",
+            "review": "2030-01-01",
+        }
+    )
+    given = sources([failed, crashed, foreign], [factory.header([cell]), factory.header([cell], run="run-2")])
+    publish(given, dataclasses.replace(MATRIX, known_issues=(issue,)), tmp_path)
+    found = {(record.cell, record.provenance.run): record for record in read_sources([tmp_path]).records}
+    assert found[cell, failed.provenance.run].verdict is Verdict.XFAIL
+    assert found[cell, failed.provenance.run].known_issue is not None
+    assert found[cell, "run-2"] == crashed
+    assert found[foreign.cell, foreign.provenance.run] == foreign
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
