@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from conformance.models import awkward, convolution, mlp, transformer, uncommon, wide
+from conformance.models import awkward, convolution, mlp, several, transformer, uncommon, wide
 
 ROWS = 16
 """Rows of a global batch: what all ranks together see in one optimizer step, however it is split."""
@@ -43,6 +43,8 @@ _TASKS = {
         Task("awkward", awkward.Awkward, mlp.data, mlp.loss),
         Task("scalar", uncommon.WithScalar, mlp.data, mlp.loss),
         Task("empty", uncommon.WithEmpty, mlp.data, mlp.loss),
+        Task("in_tuple", several.InTuple, mlp.data, several.loss_of_tuple),
+        Task("in_mapping", several.InMapping, mlp.data, several.loss_of_mapping),
         Task("wide", wide.Wide, mlp.data, mlp.loss),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 from argparse import Namespace
@@ -968,6 +969,117 @@ def test_resume_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
     assert fresh != at_save, "the schedule had not moved before the save, so that resuming proves nothing"
     assert loaded == at_save, f"after loading, the learning rate is {loaded}, at the save it was {at_save}"
     checks.resumed_rightly(steps, question(axes), stage=int(axes["stage"]), counts=COUNTS)
+
+
+def resume_but_for_the_schedule(setting: Setting) -> Observation:
+    """Resume with the schedule at its beginning."""
+    asked = question(setting.parameters)
+    session = begin(setting, asked, fresh=True, **_scheduled(setting))
+    at: list[int] = []
+
+    def load() -> None:
+        at.append(int(session.engine.lr_scheduler.state_dict()["last_batch_iteration"]))
+        session.engine.load_checkpoint(str(checkpoint(setting)), load_lr_scheduler_states=False)
+        at.append(int(session.engine.lr_scheduler.state_dict()["last_batch_iteration"]))
+
+    return {"at": at, **resumed_run(setting, session, asked, load)}
+
+
+@case(plan=lambda axes: [Step(save_scheduled), Step(resume_but_for_the_schedule)])
+def test_resume_without_schedule(steps: list[list[Observation]]) -> None:
+    """Weights, optimizer and counts are the saved ones, the schedule is not."""
+    saved, resumed = steps
+    checks.ranks_agree(resumed, "loaded", "at", "counts_after_load")
+    checks.resumed_what_was_saved(saved[0], resumed[0])
+    found = resumed[0]["counts_after_load"]
+    assert found == COUNTS, f"after loading, the engine counts {found}, saved were {COUNTS}"
+    fresh, loaded = resumed[0]["at"]
+    assert loaded == fresh, f"the schedule was loaded nevertheless: it was at step {fresh} and is at {loaded}"
+    assert saved[0]["losses"] != resumed[0]["losses"], (
+        "the schedule changes nothing, so that leaving it out shows nothing"
+    )
+
+
+# --- parameter groups ---------------------------------------------------------------------------------------------
+
+
+def begin_grouped(setting: Setting, *, fresh: bool = False, more: dict[str, Any] | None = None) -> Any:
+    """Start with two parameter groups, one of them with its own learning rate and weight decay."""
+    from conformance import integrations, models
+    from conformance.oracle.trajectory import groups
+
+    asked = question(setting.parameters)
+    seed = training.reseeded(asked).seed if fresh else asked.seed
+    model = models.build(asked.task, seed)
+    given = groups(dict(model.named_parameters()), dict(asked.optimizer.options))
+    made = {**training.config(asked, stage=setting["stage"]), **(more or {})}
+    loss = models.task(asked.task).loss
+    return integrations.integration(setting.integration).start(setting, model, made, loss=loss, parameters=given)
+
+
+def group_options(session: Any) -> list[list[float]]:
+    """Learning rate and weight decay of each group."""
+    return [[float(each["lr"]), float(each["weight_decay"])] for each in session.engine.optimizer.param_groups]
+
+
+def save_grouped(setting: Setting) -> Observation:
+    """Train with two groups, save, and train on."""
+    asked = question(setting.parameters)
+    session = begin_grouped(setting)
+    options = group_options(session)
+    return {"options": options, **saved_run(setting, session, asked, lambda: session.save(checkpoint(setting)))}
+
+
+def resume_grouped(setting: Setting) -> Observation:
+    """Resume with two groups, from the universal checkpoint where there is one."""
+    asked = question(setting.parameters)
+    universal = (checkpoint(setting) / "latest_universal").exists()
+    session = begin_grouped(setting, fresh=True, more={"checkpoint": {"load_universal": True}} if universal else None)
+    options: list[list[float]] = []
+
+    def load() -> None:
+        session.load(checkpoint(setting))
+        options.extend(group_options(session))
+
+    told = resumed_run(setting, session, asked, load)
+    return {"options": options, "universal": universal, **told}
+
+
+def resumed_groups(steps: list[list[Observation]]) -> tuple[list[Observation], list[Observation]]:
+    """What every resume with groups must be; the saved and the resumed run."""
+    saved, resumed = steps[0], steps[-1]
+    checks.ranks_agree(resumed, "loaded", "digest", "options")
+    checks.resumed_what_was_saved(saved[0], resumed[0])
+    options = saved[0]["options"]
+    assert len(options) == 2 and options[0] != options[1], f"there are not two different groups: {options}"
+    assert resumed[0]["options"] == options, (
+        f"the groups have the options {resumed[0]['options']}, saved were {options}"
+    )
+    return saved, resumed
+
+
+@case(plan=lambda axes: [Step(save_grouped), Step(resume_grouped)])
+def test_resume_groups(steps: list[list[Observation]]) -> None:
+    """The groups keep their options, and training goes on bit by bit."""
+    checks.same_training(*resumed_groups(steps))
+
+
+@case(
+    plan=lambda axes: [
+        Step(save_grouped, world=int(axes["saved"])),
+        Step(convert, world=1),
+        Step(resume_grouped, world=int(axes["resumed"])),
+    ]
+)
+def test_universal_groups(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+    """The same through a universal checkpoint, on any number of ranks."""
+    refused = steps[1][0]["refused"]
+    assert refused is None, f"the conversion raised {refused}"
+    saved, resumed = resumed_groups(steps)
+    checks.world_is(resumed, int(axes["resumed"]))
+    assert all(each["universal"] for each in resumed), "the universal checkpoint was not what was loaded"
+    asked = dataclasses.replace(question({**axes, "world": axes["saved"]}), grouped=True)
+    checks.same_training_but_for_rounding(saved, resumed, asked, measured)
 
 
 OVERFLOWING = {"fp16": {"enabled": True, "initial_scale_power": 24, "loss_scale_window": 2, "hysteresis": 1}}

@@ -194,6 +194,22 @@ def test_option(axes: Axes, observations: list[Observation], measured: dict[str,
     test_train({**axes, "adam": "torch"}, observations, measured)
 
 
+def train_without_library(setting: Setting) -> Observation:
+    """Ask for NVMe on a host whose async_io cannot be built, as without libaio's headers."""
+    from deepspeed.ops.op_builder import AsyncIOBuilder
+
+    question = asked(setting.parameters)
+    AsyncIOBuilder.is_compatible = lambda self, verbose=False: False
+    AsyncIOBuilder._loaded_ops.pop(AsyncIOBuilder.NAME, None)
+    return {"refused": attempt(lambda: training.start(setting, question, config(setting, question))).error}
+
+
+@case(train_without_library)
+def test_without_library(observations: list[Observation]) -> None:
+    """The error is one of the op's, in every rank."""
+    checks.every_rank_raised([each["refused"] for each in observations], "async_io", "NVMe without async_io")
+
+
 def train_on_full_disk(setting: Setting) -> Observation:
     """Begin to train when no file may grow beyond some kilobytes, as if the disk were full."""
     from conformance.suites.test_checkpoint import small_files

@@ -92,6 +92,12 @@ def test_uncommon_parameter(axes: Axes, observations: list[Observation], measure
     same_training(axes, observations, measured, training.question(axes))
 
 
+@case(train)
+def test_outputs(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+    """A model with several outputs, in a tuple or by name, one of them in no loss."""
+    same_training(axes, observations, measured, training.question(axes))
+
+
 # --- optimizers and schedules --------------------------------------------------------------------------------------
 
 ADAM = dict(Optimizer().options)

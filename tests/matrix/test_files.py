@@ -83,6 +83,19 @@ def test_a_rule_without_a_case_is_an_error_until_a_reason_is_given(folder: Path)
     assert load_matrix(folder).uncovered == {"PLANT-02": "r"}
 
 
+def test_no_rule_is_left_out() -> None:
+    """Rules are numbered without a gap in each family, and each has a case, or a reason why it has none."""
+    matrix = load_matrix(MATRICES)
+    families: dict[str, list[int]] = {}
+    for rule in matrix.rules:
+        family, _, number = rule.rpartition("-")
+        families.setdefault(family, []).append(int(number))
+    gaps = {family: sorted(set(range(1, max(found) + 1)) - set(found)) for family, found in families.items()}
+    assert not any(gaps.values()), f"no rules with the numbers {gaps}"
+    checked = {rule for cell in matrix.cells for rule in cell.rules}
+    assert checked | set(matrix.uncovered) == set(matrix.rules)
+
+
 def test_bytes_that_are_not_utf8_are_told(folder: Path) -> None:
     (folder / "known_issues.toml").write_bytes(b"# caf\xe9\n")
     with pytest.raises(MatrixError, match="not UTF-8"):

@@ -186,3 +186,50 @@ def test_safe_to_load() -> None:
     test_checkpoint.test_safe_to_load([[], [{"refused": {}}]])
     with pytest.raises(AssertionError, match=r"refuses model.pt: UnpicklingError"):
         test_checkpoint.test_safe_to_load([[], [{"refused": {"model.pt": "UnpicklingError: x"}}]])
+
+
+def test_groups() -> None:
+    axes = {"stage": 1, "dtype": "fp32", "world": 2, "saved": 2, "resumed": 2}
+    both = [run(axes, 2), run(axes, 2)]
+    for each in [*both[0], *both[1]]:
+        each.update(options=[[0.01, 0.1], [0.005, 0.0]], universal=True)
+    test_checkpoint.test_resume_groups(both)
+    test_checkpoint.test_universal_groups(axes, [both[0], [{"refused": None}], both[1]], {})
+    faults: list[tuple[str, dict[str, Any], str]] = [
+        ("resumed", {"options": [[0.01, 0.1], [0.01, 0.1]]}, r"the groups have the options .*saved were"),
+        ("both", {"options": [[0.01, 0.1]]}, "there are not two different groups"),
+        ("resumed", {"loaded": "fresh"}, "loading changed nothing"),
+        ("resumed", {"losses": [0.0] * AFTER}, "after the resume the losses are"),
+    ]
+    for where, changes, message in faults:
+        wrong = copy.deepcopy(both)
+        for each in [*wrong[1], *(wrong[0] if where == "both" else [])]:
+            each.update(changes)
+        with pytest.raises(AssertionError, match=message):
+            test_checkpoint.test_resume_groups(wrong)
+    plain = copy.deepcopy(both)
+    plain[1][0]["universal"] = False
+    with pytest.raises(AssertionError, match="the universal checkpoint was not what was loaded"):
+        test_checkpoint.test_universal_groups(axes, [plain[0], [{"refused": None}], plain[1]], {})
+    with pytest.raises(AssertionError, match="the conversion raised KeyError: 1"):
+        test_checkpoint.test_universal_groups(axes, [both[0], [{"refused": "KeyError: 1"}], both[1]], {})
+
+
+def test_without_schedule() -> None:
+    axes = {"stage": 1, "dtype": "fp32", "world": 2}
+    steps = [run(axes, 2), run(axes, 2)]
+    for each in steps[1]:
+        each.update(at=[-1, -1], counts_after_load=dict(test_checkpoint.COUNTS), losses=[1.0, 2.0, 3.0])
+    test_checkpoint.test_resume_without_schedule(steps)
+    faults: list[tuple[dict[str, Any], str]] = [
+        ({"at": [-1, 2]}, "the schedule was loaded nevertheless"),
+        ({"loaded": "fresh"}, "loading changed nothing"),
+        ({"counts_after_load": {"global_steps": 0}}, "after loading, the engine counts"),
+        ({"losses": steps[0][0]["losses"]}, "the schedule changes nothing"),
+    ]
+    for changes, message in faults:
+        wrong = copy.deepcopy(steps)
+        for each in wrong[1]:
+            each.update(changes)
+        with pytest.raises(AssertionError, match=message):
+            test_checkpoint.test_resume_without_schedule(wrong)

@@ -85,3 +85,12 @@ def test_a_swap_folder_is_refused_by_name() -> None:
     test_offload.test_swap_place(axes, [{"refused": "FileExistsError: [Errno 17] File exists: '/tmp/a file'"}] * 2)
     with pytest.raises(AssertionError, match="the swap folder raised 'TypeError"):
         test_offload.test_swap_place({**axes, "place": "none"}, [{"refused": "TypeError: no path"}] * 2)
+
+
+def test_nvme_without_its_op_is_refused_by_every_rank() -> None:
+    error = "RuntimeError: Unable to JIT load the async_io op due to it not being compatible"
+    test_offload.test_without_library([{"refused": error}] * 2)
+    with pytest.raises(AssertionError, match="rank 1: NVMe without async_io was not refused"):
+        test_offload.test_without_library([{"refused": error}, {"refused": None}])
+    with pytest.raises(AssertionError, match="rank 0: NVMe without async_io raised"):
+        test_offload.test_without_library([{"refused": "KeyError: 'handle'"}, {"refused": error}])
