@@ -74,7 +74,7 @@ function recordOf(cell, column, record, origin, rules) {
     el("div", { class: "facts" },
       el("div", {},
         record.numbers ? numbers(record.numbers) : null,
-        el("section", {}, el("h2", {}, "Repeat"), command(record.repeat)),
+        el("section", {}, el("h2", {}, "Repeat"), command("Command that repeats it", record.repeat)),
         alone(cell, column, record),
         record.log ? el("section", {}, el("h2", {}, "Log"), passage("Log", record.log)) : null,
         record.stacks ? el("section", {}, el("h2", {}, "Stacks at the deadline"), passage("Stacks", record.stacks)) : null,
@@ -91,7 +91,7 @@ function alone(cell, column, record) {
   if (!["FAIL", "CRASH", "TIMEOUT", "XFAIL", "XPASS"].includes(VERDICTS.get(record.verdict).name)) return null;
   const integration = ["reference", "deepspeed"].includes(column.integration) ? "" : " --integration " + column.integration;
   const words = `python -m conformance repro "${cell.id}" --lane ${column.lane} --transport ${column.transport}${integration} --into repro.py`;
-  return el("section", {}, el("h2", {}, "Show it without the harness"), command(words));
+  return el("section", {}, el("h2", {}, "Show it without the harness"), command("Command that writes the script", words));
 }
 
 function ruleText(number) {
@@ -123,7 +123,7 @@ function digits(value) {
   return value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(6)));
 }
 
-function command(text) {
+function command(label, text) {
   const button = navigator.clipboard ? el("button", { type: "button" }, "Copy") : null;
   if (button) {
     button.addEventListener("click", () => navigator.clipboard.writeText(text).then(
@@ -131,7 +131,7 @@ function command(text) {
       () => { button.textContent = "Select it by hand"; },
     ));
   }
-  return el("div", { class: "command" }, passage("Command", text), button);
+  return el("div", { class: "command" }, passage(label, text), button);
 }
 
 function ranks(rows) {

@@ -84,7 +84,7 @@ class Tab:
         self.url = url
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on(
@@ -216,11 +216,11 @@ def test_following_the_page_s_own_links_changes_the_view(tab: Tab) -> None:
 def test_an_integration_can_be_sent_as_an_address(tab: Tab) -> None:
     page = tab.go("#integration-reference")
     assert page.title() == "By integration · DeepSpeed conformance"
-    assert page.locator("#integration-reference").bounding_box()["y"] < 800
+    assert 0 <= page.locator("#integration-reference").bounding_box()["y"] < 800
     page.get_by_role("navigation").get_by_role("link", name="Summary").click()
     page.get_by_role("navigation").get_by_role("link", name="Integrations").click()
     row = page.locator("table.integrations tbody tr", has_text="reference")
-    assert row.get_by_role("cell").all_inner_texts() == ["456 88 %", "96", "16", "12"]
+    assert row.get_by_role("cell").all_inner_texts() == ["422 96 %", "128", "15", "7"]
     page.locator(".view-integrations .handles a", has_text="checkpoint").click()
     assert page.get_by_role("status").inner_text() == "8 cells of 116"
     page.evaluate("location.hash = '#rule-CKPT-07'")
