@@ -62,7 +62,7 @@ def since(states: Sequence[tuple[str, bool]]) -> str:
         return "not tested with any version"
     first, last = states[0][0], states[-1][0]
     tested = f"the one version tested, {first}" if len(states) == 1 else f"every version tested, {first} to {last}"
-    parts = []
+    parts: list[str] = []
     for (_, before), (version, works) in itertools.pairwise(states):
         if works and not before:
             parts.append(f"fixed in {version}" if parts else f"works since {version}")
