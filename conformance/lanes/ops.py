@@ -6,15 +6,20 @@ import ast
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from conformance.lanes.cuda import cuda_of_torch
+from conformance.ops import lock
 from conformance.verdicts import NotRun
 
 LIBRARIES = {"async_io": "libaio-dev"}
 """What ops need beside a compiler, as Debian and Ubuntu call it."""
+
+LOADING = 60.0
+"""Seconds for which a rank that loads an op may hold its lock."""
 
 
 def probe_op(name: str) -> None:
@@ -33,14 +38,32 @@ def probe_op(name: str) -> None:
     folder = cached(name)
     if folder is None:
         raise NotRun(f"DeepSpeed's op {name}", remedy)
-    if (folder / "lock").exists():
-        raise NotRun(
-            f"DeepSpeed's op {name}, whose build was interrupted: {folder / 'lock'}", f"delete that file, {remedy}"
-        )
+    # A rank takes the lock of an op, and of those that it needs, whenever it loads one. A rank that was killed then
+    # leaves it, and all later ones would wait for ever.
+    for old in folder.parent.glob("*/lock"):
+        if lock.is_stale(old, LOADING):
+            lock.remove(old)
+    if (folder / "lock").exists() and lock.is_building(folder):
+        raise NotRun(f"DeepSpeed's op {name}, which is being built", "wait for that to end")
     # torch asks ninja whether the cached build is current, and DeepSpeed asks the compiler what it is.
     for command in ("ninja", "cl" if sys.platform == "win32" else "c++"):
         if shutil.which(command) is None:
             raise NotRun(f"the command {command}, without which a built op is not loaded", f"put {command} on PATH")
+    if not is_current(folder):
+        raise NotRun(f"DeepSpeed's op {name}, whose build in {folder} is not current", remedy)
+
+
+def is_current(folder: Path) -> bool:
+    """Whether ninja would compile nothing if a rank loaded the op now. It would after a build that was cut short, and
+    where another version of torch or DeepSpeed has built in the same place."""
+    ninja = shutil.which("ninja")
+    if ninja is None or not (folder / "build.ninja").exists():
+        return True
+    try:
+        told = subprocess.run([ninja, "-n"], cwd=folder, capture_output=True, encoding="utf-8", timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "no work to do" in told.stdout
 
 
 def installed_ops() -> frozenset[str]:

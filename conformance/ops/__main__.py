@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -84,4 +85,5 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))  # compilers end too
     sys.exit(main())

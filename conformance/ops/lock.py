@@ -11,15 +11,20 @@ YOUNG = 10.0
 """Seconds for which a lock is trusted whoever holds it: its holder may be between taking it and starting ninja."""
 
 
-def is_stale(lock: Path) -> bool:
-    """Whether the build that took `lock` is over: the file is not new, and no process works in its folder, as ninja and
-    the compilers of a build do."""
+def is_stale(lock: Path, young: float = YOUNG) -> bool:
+    """Whether the build that took `lock` is over: the file is older than `young` seconds, and nobody builds there."""
     try:
-        if time.time() - lock.stat().st_mtime < YOUNG:
+        if time.time() - lock.stat().st_mtime < young:
             return False
     except FileNotFoundError:
         return False
-    return not any(_works_in(process, lock.parent.resolve()) for process in psutil.process_iter())
+    return not is_building(lock.parent)
+
+
+def is_building(folder: Path) -> bool:
+    """Whether a process works in an op's folder, as ninja and the compilers of a build do."""
+    where = folder.resolve()
+    return any(_works_in(process, where) for process in psutil.process_iter())
 
 
 def _works_in(process: psutil.Process, folder: Path) -> bool:

@@ -101,7 +101,7 @@ def _built(name: str) -> Op | None:
     if name in ops.installed_ops():
         return Op(name, BUILT, "with the installed DeepSpeed")
     folder = ops.cached(name)
-    if folder is not None and not (folder / "lock").exists():
+    if folder is not None and not (folder / "lock").exists() and ops.is_current(folder):
         return Op(name, BUILT, str(folder))
     return None
 

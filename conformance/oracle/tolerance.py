@@ -20,6 +20,10 @@ weight tensors that are multiplied, so that a gradient has passed 2 L products):
    it accumulates and communicates in: terms - 1 additions, each wrong by at most u of the partial sum, which is at most
    the sum of the magnitudes; independent of each other: sqrt(terms - 1) u, relative to the mean magnitude of each
    weight's gradients.
+4. *Updating.* The optimizer's own arithmetic rounds each float32 weight about twice a step, once when it decays and
+   once when it moves, by at most 2^-24 of its size and, as a factor such as 1 - lr * weight_decay is rounded for all
+   steps alike, in one direction: 2 * steps * 2^-24 of a tensor's size, whatever the gradients are. Lion's step, a sign,
+   hides (1) to (3) and shows this.
 
 How far it travels: the oracle trains again, REPLICAS times, and changes each gradient by plus or minus those amounts,
 the sign drawn for each weight (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997). That carries the errors
@@ -40,7 +44,9 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from conformance import models
@@ -114,6 +120,10 @@ def _root_mean_square(values: list[float]) -> float:
     return math.sqrt(sum(value * value for value in values) / len(values))
 
 
+def _norm(array: NDArray[np.float32]) -> float:
+    return math.sqrt(float(np.square(array.astype(np.float64)).sum()))
+
+
 @functools.lru_cache(maxsize=512)
 def tolerance(question: Question, *, same_kernels: bool = True) -> Tolerance:
     """The tolerance for `question`; `same_kernels` is false where the ranks compute on another kind of device than the
@@ -126,11 +136,19 @@ def tolerance(question: Question, *, same_kernels: bool = True) -> Tolerance:
     # sum of squares: twice the relative error of what is squared bounds theirs.
     own = 2 * amount.products
     steps = range(question.steps)
+    updating = {name: 2 * question.steps * ROUNDOFF["fp32"] * _norm(array) for name, array in oracle.weights.items()}
+    ways = {name: _norm(array - oracle.start[name]) for name, array in oracle.weights.items()}
+    whole = math.sqrt(sum(way * way for way in ways.values()))
     return Tolerance(
         losses=tuple(SAFETY * _root_mean_square([each.losses[step] for each in found]) + own for step in steps),
         gradient_norms=tuple(
             SAFETY * _root_mean_square([each.gradient_norms[step] for each in found]) + own for step in steps
         ),
-        weights={name: SAFETY * _root_mean_square([each.weights[name] for each in found]) for name in oracle.weights},
-        stride=SAFETY * _root_mean_square([each.stride for each in found]),
+        weights={
+            name: SAFETY * _root_mean_square([each.weights[name] for each in found])
+            + (updating[name] / way if way else 0.0)
+            for name, way in ways.items()
+        },
+        stride=SAFETY * _root_mean_square([each.stride for each in found])
+        + (math.sqrt(sum(value * value for value in updating.values())) / whole if whole else 0.0),
     )

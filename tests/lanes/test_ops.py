@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from conformance.lanes import ops
@@ -44,10 +47,41 @@ def test_an_op_in_the_cache_is_there(cache: Path) -> None:
     ops.probe_op("cpu_adam")
 
 
-def test_a_lock_that_a_dead_build_left_is_named(cache: Path) -> None:
-    (build(cache) / "lock").write_bytes(b"")
-    with pytest.raises(NotRun, match=r"whose build was interrupted: .*lock; delete that file"):
+def test_locks_that_killed_ranks_left_are_removed(cache: Path) -> None:
+    """Those of other ops too, which an op may need."""
+    own, needed, new = build(cache) / "lock", cache / "pin_memory" / "lock", cache / "cpu_lion" / "lock"
+    for each in (own, needed, new):
+        each.parent.mkdir(exist_ok=True)
+        each.touch()
+    for each in (own, needed):
+        os.utime(each, (time.time() - 90,) * 2)
+    ops.probe_op("cpu_adam")
+    assert [each.exists() for each in (own, needed, new)] == [False, False, True]
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed")
+def test_an_op_whose_build_was_cut_short_is_lacking(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(cache))
+    monkeypatch.setattr(ops, "installed_ops", frozenset)
+    folder = build(cache)
+    (folder / "build.ninja").write_text(
+        f"rule make\n  command = python -c x $in\nbuild {LIBRARY}: make source.cpp\n", encoding="utf-8"
+    )
+    (folder / "source.cpp").write_bytes(b"")
+    with pytest.raises(NotRun, match=r"cpu_adam, whose build in .* is not current; build it ahead|the command c"):
         ops.probe_op("cpu_adam")
+
+
+def test_an_op_that_is_being_built_is_waited_for(cache: Path) -> None:
+    folder = build(cache)
+    (folder / "lock").touch()
+    with psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=folder) as compiler:
+        try:
+            with pytest.raises(NotRun, match="cpu_adam, which is being built; wait for that to end"):
+                ops.probe_op("cpu_adam")
+        finally:
+            compiler.kill()
 
 
 def test_a_cached_op_without_ninja_is_of_no_use(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
