@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "gpu_host.py"
-CELL = "launch/complete_environment[[]call=reference,*"
+CELL = "launch/complete_environment[call=reference,*"
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -35,9 +35,10 @@ def test_the_whole_way(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be a GPU here")
 def test_a_host_without_a_gpu_is_told_what_is_lacking_and_nothing_is_green(tmp_path: Path) -> None:
-    result = run("--into", str(tmp_path / "gpu"), "--cell", "gpu/parameters[[]stage=3,dtype=bf16,world=2]")
+    result = run("--into", str(tmp_path / "gpu"), "--cell", "gpu/parameters[stage=3,dtype=bf16,world=2]")
     assert result.returncode == 3
     assert "needs " in result.stdout
     assert "the smoke profile ended with 3" in result.stderr
     assert not (tmp_path / "gpu" / "full").exists()
+    assert run("--into", str(tmp_path / "none"), "--cell", "no/such[cell]").returncode == 2
     assert '"verdict":"PASS"' not in (tmp_path / "gpu" / "smoke" / "records.jsonl").read_text(encoding="utf-8")
