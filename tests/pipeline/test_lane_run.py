@@ -198,7 +198,7 @@ def test_an_integration_that_is_not_installed_is_not_run_and_says_how_to_install
         (["--stack", "newest"], "found 'newest', expected one of pinned"),
         (["--cell", "planted/nothing[*]"], "matches no cell"),
         (["--shard", "5/4"], "expected I/N"),
-        (["--profile", "quick"], "expected one of smoke, full"),
+        (["--profile", "quick"], "expected one of smoke, cases, full"),
         (["--integration", "foo"], "found 'foo'"),
         (["--transport", "nccl"], "expected one of gloo"),
         (["--bogus"], "--bogus"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -59,7 +60,7 @@ class TestFiles:
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
     def test_the_security_linter_finds_nothing(self, path: Path) -> None:
-        zizmor = shutil.which("zizmor", path=sysconfig.get_path("scripts"))
+        zizmor = shutil.which("zizmor", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
         assert zizmor is not None
         checked = run_tool(zizmor, "--offline", "--no-config", "--persona", "pedantic", str(path))
         assert checked.returncode == 0, checked.stdout + checked.stderr
