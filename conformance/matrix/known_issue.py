@@ -29,11 +29,13 @@ class KnownIssue(Frozen):
     Attributes:
         cells: globs of cell ids; an entry that matches no cell is an error.
         lanes: globs of lane names.
+        transports: globs of transports: several lanes may run on one.
         integrations: globs of integration names.
         versions: for which package versions, a specifier a distribution; every one must hold.
         host: `any`, `wine` (only under Wine) or `native` (never under Wine).
         expect: the verdicts that this issue explains.
         match: a regular expression found in the reason.
+        intermittent: whether it is a race, so that a cell that passes does not contradict the entry.
         reference: the upstream address, or `not reported`.
         review: the day from which the entry wants a fresh look.
     """
@@ -42,11 +44,13 @@ class KnownIssue(Frozen):
     title: str = pydantic.Field(min_length=1)
     cells: tuple[str, ...] = pydantic.Field(min_length=1)
     lanes: tuple[str, ...] = ("*",)
+    transports: tuple[str, ...] = ("*",)
     integrations: tuple[str, ...] = ("*",)
     versions: dict[str, Specifier] = pydantic.Field(default_factory=dict)
     host: Literal["any", "wine", "native"] = "any"
     expect: tuple[Literal["FAIL", "CRASH", "TIMEOUT"], ...] = pydantic.Field(min_length=1)
     match: Annotated[str, pydantic.AfterValidator(_pattern)] = pydantic.Field(min_length=1)
+    intermittent: bool = False
     reference: str = pydantic.Field(min_length=1)
     explanation: str = pydantic.Field(min_length=1)
     review: datetime.date
@@ -56,11 +60,12 @@ class KnownIssue(Frozen):
     def _one_or_many(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
 
-    def covers(self, cell: Cell, lane: str, integration: str) -> bool:
-        """Whether the entry speaks of this cell on this lane with this integration, whatever the versions."""
+    def covers(self, cell: Cell, lane: str, transport: str, integration: str) -> bool:
+        """Whether the entry speaks of this cell run so, whatever the versions."""
         return (
             any(matches(glob, cell.id) for glob in self.cells)
             and any(matches(glob, lane) for glob in self.lanes)
+            and any(matches(glob, transport) for glob in self.transports)
             and any(matches(glob, integration) for glob in self.integrations)
         )
 

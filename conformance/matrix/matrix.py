@@ -197,8 +197,11 @@ def _check_issue(path: Path, issue: KnownIssue, cells: tuple[Cell, ...], lanes: 
                 f"{path}: issue {issue.id!r}: integrations: found {glob!r}, expected one that matches any of "
                 f"{', '.join(known)}"
             )
-    if not any(issue.covers(cell, lane, name) for cell in cells for lane in lanes for name in known):
+    places = [
+        (lane.name, transport, name) for lane in lanes.values() for transport in lane.transports for name in known
+    ]
+    if not any(issue.covers(cell, *place) for cell in cells for place in places):
         raise MatrixError(
-            f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)}: match no cell, "
-            "expected at least one"
+            f"{path}: issue {issue.id!r}: cells {list(issue.cells)} on lanes {list(issue.lanes)} and transports "
+            f"{list(issue.transports)}: match no cell, expected at least one"
         )

@@ -18,6 +18,7 @@ def explain(
     issues: Sequence[KnownIssue],
     *,
     lane: str,
+    transport: str,
     integration: str,
     versions: Mapping[str, str],
     wine: bool,
@@ -25,18 +26,23 @@ def explain(
     """The judgement in the light of the known issues, and the entry that changed it.
 
     A failure that an entry describes becomes XFAIL. A cell that an entry describes and that did not fail is XPASS,
-    unless its integration refuses this ground. A failure of another kind than the entry's stays what it is.
+    unless its integration refuses this ground or the entry speaks of a race. A failure of another kind than the
+    entry's stays what it is.
     """
     covering = [
-        issue for issue in issues if issue.covers(cell, lane, integration) and issue.applies(versions, wine=wine)
+        issue
+        for issue in issues
+        if issue.covers(cell, lane, transport, integration) and issue.applies(versions, wine=wine)
     ]
     if judgement.verdict in MAY_BE_KNOWN:
         for issue in covering:
             if judgement.verdict.value in issue.expect and re.search(issue.match, judgement.reason):
                 return Judgement(Verdict.XFAIL, judgement.reason), issue
-    elif judgement.verdict in (Verdict.PASS, Verdict.UNSUPPORTED) and covering and not judgement.by_integration:
-        reason = f"known issue {covering[0].id} no longer happens ({judgement.verdict}); delete or narrow its entry"
-        return Judgement(Verdict.XPASS, reason), covering[0]
+    elif judgement.verdict in (Verdict.PASS, Verdict.UNSUPPORTED) and not judgement.by_integration:
+        for issue in covering:
+            if not issue.intermittent:
+                reason = f"known issue {issue.id} no longer happens ({judgement.verdict}); delete or narrow its entry"
+                return Judgement(Verdict.XPASS, reason), issue
     return judgement, None
 
 
@@ -54,6 +60,7 @@ def explained_later(record: Record, cells: Mapping[str, Cell], issues: Sequence[
         cell,
         issues,
         lane=record.lane,
+        transport=record.transport,
         integration=record.integration,
         versions=record.provenance.packages,
         wine=record.provenance.host.wine is not None,

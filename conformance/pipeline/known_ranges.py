@@ -64,7 +64,8 @@ def contradictions(
 def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequence[Record]) -> Contradiction | None:
     seen: dict[bool, list[Record]] = defaultdict(list)
     for record in records:
-        covered = issue.covers(cells[record.cell], record.lane, record.integration) and _on_host(issue, record)
+        where = (record.lane, record.transport, record.integration)
+        covered = issue.covers(cells[record.cell], *where) and _on_host(issue, record)
         shows = _shows(issue, record) if covered else None
         if shows is not None:
             seen[shows].append(record)
@@ -94,12 +95,12 @@ def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequen
 
 
 def _shows(issue: KnownIssue, record: Record) -> bool | None:
-    """Whether a record shows the issue; None where it failed in some other way."""
+    """Whether a record shows the issue; None where it failed in some other way, or won a race."""
     if record.known_issue is not None and record.verdict is Verdict.XFAIL:
         return True if record.known_issue.id == issue.id else None
     if record.verdict in MAY_BE_KNOWN:
         return True if record.verdict.value in issue.expect and re.search(issue.match, record.reason) else None
-    return False
+    return None if issue.intermittent else False
 
 
 def _on_host(issue: KnownIssue, record: Record) -> bool:

@@ -135,6 +135,7 @@ def _in_the_light_of_known_issues(
         cell,
         circumstances.matrix.known_issues,
         lane=circumstances.lane.name,
+        transport=circumstances.transport,
         integration=integration,
         versions=circumstances.provenance.packages,
         wine=circumstances.provenance.host.wine is not None,

@@ -231,7 +231,7 @@ def _head(wanted: Wanted, matrix: Matrix, reason: str) -> str:
     if wanted.observed:
         paragraphs.append(f"Observed: {wanted.observed}")
     for issue in matrix.known_issues:
-        if issue.covers(cell, wanted.lane.name, wanted.integration):
+        if issue.covers(cell, wanted.lane.name, wanted.lane.transports[0], wanted.integration):
             paragraphs.append(
                 f"Known issue {issue.id}: {issue.title}. {issue.explanation} Reference: {issue.reference}."
             )

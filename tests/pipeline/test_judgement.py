@@ -102,6 +102,26 @@ KNOWN = KnownIssue(
 )
 
 
+def explained(
+    judgement: Judgement,
+    entry: KnownIssue,
+    *,
+    lane: str = "linux_gloo",
+    transport: str = "gloo",
+    version: str = "0.19.8",
+) -> tuple[Judgement, KnownIssue | None]:
+    return explain(
+        judgement,
+        CELL,
+        [entry],
+        lane=lane,
+        transport=transport,
+        integration="reference",
+        versions={"deepspeed": version},
+        wine=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("judgement", "lane", "version", "verdict"),
     [
@@ -120,11 +140,23 @@ KNOWN = KnownIssue(
 def test_a_known_issue_explains_only_what_it_describes(
     judgement: Judgement, lane: str, version: str, verdict: Verdict
 ) -> None:
-    seen, issue = explain(
-        judgement, CELL, [KNOWN], lane=lane, integration="reference", versions={"deepspeed": version}, wine=False
-    )
+    seen, issue = explained(judgement, KNOWN, lane=lane, version=version)
     assert seen.verdict is verdict
     assert (issue is KNOWN) == (verdict in (Verdict.XFAIL, Verdict.XPASS))
+
+
+def test_a_known_issue_of_a_transport_explains_every_lane_on_it() -> None:
+    entry = KNOWN.model_copy(update={"lanes": ("*",), "transports": ("gloo",)})
+    failed = Judgement(Verdict.FAIL, "off by 1")
+    assert explained(failed, entry, lane="linux_mpi", transport="gloo")[0].verdict is Verdict.XFAIL
+    assert explained(failed, entry, lane="linux_mpi", transport="mpi")[0].verdict is Verdict.FAIL
+
+
+def test_a_race_that_a_cell_won_is_no_news() -> None:
+    race = KNOWN.model_copy(update={"intermittent": True})
+    assert explained(Judgement(Verdict.PASS), race) == (Judgement(Verdict.PASS), None)
+    assert explained(Judgement(Verdict.FAIL, "off by 1"), race)[0].verdict is Verdict.XFAIL
+    assert explained(Judgement(Verdict.FAIL, "another thing"), race)[0].verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,13 @@ def test_an_entry_about_wine_says_nothing_of_other_hosts() -> None:
     assert contradictions([issue(host="wine")], CELLS, [ran("0.18.9", P)]) == []
 
 
+def test_a_race_that_was_won_contradicts_nothing() -> None:
+    records = [ran("0.17.6", K), ran("0.18.9", P)]
+    assert contradictions([issue(intermittent=True)], CELLS, records) == []
+    (found,) = contradictions([issue(intermittent=True, versions={"deepspeed": "<0.17"})], CELLS, records)
+    assert found.expected == "<0.18"
+
+
 class TestCommand:
     def records(self, tmp_path: Path, *records: Record) -> str:
         (tmp_path / "records.jsonl").write_text("".join(f"{to_line(each)}\n" for each in records), encoding="utf-8")
