@@ -199,10 +199,11 @@ def main() -> None:
 
 def _import_ahead(modules: Sequence[str]) -> str:
     """Become a fork server; says why that cannot be, or nothing."""
-    from conformance.ranks import warm
+    from conformance.ranks import processor, warm
 
     try:
         warm.up(modules)
+        processor.ask_ahead()
     except BaseException:
         return traceback.format_exc()
     if (count := posix.threads()) != 1:

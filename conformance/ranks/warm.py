@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from conformance.ranks import rendezvous, shared_memory_op
+from conformance.ranks import processor, rendezvous, shared_memory_op
 
 _LAZY = (
     "torch.utils.cpp_extension",
@@ -68,5 +68,7 @@ def _first_uses() -> None:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(name)
     shared_memory_op.switch_off()  # runs the compiler's probes, once for all ranks
+    if "deepspeed" in sys.modules:
+        processor.remember()
     rendezvous.look_often()
     torch.set_num_threads(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 
-from conformance.ranks import channel, environment, ports
+from conformance.ranks import channel, environment, ports, processor
 from conformance.ranks.excerpt import excerpt
 from conformance.ranks.hub import Hub, Peer
 from conformance.ranks.plain import not_plain
@@ -196,3 +197,26 @@ def test_half_a_message_holds_nothing_up(hub: Hub) -> None:
     assert not hub.wait(lambda: bool(heard), 0.3)
     assert time.monotonic() - begin < 2.0
     other.close()
+
+
+def test_the_processor_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.utils.cpp_extension  # noqa: F401, where built ops are looked for
+
+    asked: list[str] = []
+
+    def ask() -> str:
+        asked.append("what processor is this?")
+        return '{"vendor_id_raw": "a vendor"}'
+
+    cpuinfo = importlib.import_module("cpuinfo.cpuinfo")
+    monkeypatch.setattr(cpuinfo, "get_cpu_info_json", ask)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    processor.remember()
+    processor.ask_ahead()
+    assert not asked  # no op would want to know
+    (tmp_path / "cpu_adam").mkdir()
+    (tmp_path / "cpu_adam" / "cpu_adam.so").touch()
+    processor.ask_ahead()
+    processor.remember()
+    assert [cpuinfo.get_cpu_info()["vendor_id_raw"] for _ in range(2)] == ["a vendor"] * 2
+    assert len(asked) == 1
