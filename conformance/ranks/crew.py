@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from conformance.ranks import channel
 from conformance.ranks.excerpt import excerpt
 from conformance.ranks.hub import HarnessError, Hub, Peer, Process
-from conformance.ranks.messages import Clean, Hello, Leave, Order, Raised, Ready, Returned
+from conformance.ranks.messages import Clean, Hello, Leave, Order, Raised, Ready, Returned, Tidy
 
 Deaths = Callable[[str], Mapping[int, int]]
 """From what mpiexec wrote to the exit codes, by rank, of those that died by themselves."""
@@ -31,6 +31,7 @@ class Member(Peer):
         """What came of it."""
         self.unclean = ""
         """What it could not clean up after its last job."""
+        self._released = False
 
     @property
     def process(self) -> Process:
@@ -46,8 +47,17 @@ class Member(Peer):
         """Hand it its part of a job."""
         self.ready = False
         self.report = None
+        self._released = False
         self.order = order
         self.send(order)
+
+    def release(self) -> None:
+        """Tell it, which has returned, that its peers need it no longer: to get ready for another order, or to end."""
+        if self.order is None or not self.order.again:
+            self.leave()
+        elif not self._released:
+            self._released = True
+            self.send(Tidy())
 
     def leave(self, together: bool = False) -> None:
         """Tell it to end, and whether all its peers do so too."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from conformance.ranks import channel, invitation, posix, shared_memory_op
-from conformance.ranks.messages import Clean, Hello, Order, Raised, Ready, Returned
+from conformance.ranks.messages import Clean, Hello, Order, Raised, Ready, Returned, Tidy
 from conformance.ranks.outcome import RankError
 from conformance.ranks.plain import not_plain
 from conformance.ranks.restore import Picture
@@ -54,6 +54,9 @@ def serve(connection: channel.Channel, preload: tuple[str, ...] = ()) -> NoRetur
     try:
         while True:
             order = connection.receive()
+            if isinstance(order, Tidy) and picture is not None:
+                connection.send(Clean(picture.restore()))
+                continue
             if not isinstance(order, Order):
                 if order.together:
                     finalize_mpi()
@@ -67,8 +70,6 @@ def serve(connection: channel.Channel, preload: tuple[str, ...] = ()) -> NoRetur
             connection.send(report)
             if code == 1:
                 break
-            if order.again and picture is not None:
-                connection.send(Clean(picture.restore()))
     except (EOFError, OSError):
         code = 1
     leave(code)

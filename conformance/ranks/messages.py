@@ -66,8 +66,13 @@ class Raised:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tidy:
+    """To a rank that has returned from an order with `again`: let go of its peers, and clean up."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Clean:
-    """After an order with `again`: the process is as it was before, but for what `left` names."""
+    """The answer: the process is as it was before the order, but for what `left` names."""
 
     left: str = ""
 

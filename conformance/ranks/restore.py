@@ -114,6 +114,7 @@ class Picture:
             logger.handlers[:] = handlers
             logger.disabled = disabled
         reseed()
+        _take_apart()
         gc.collect()
         left += [f"thread {thread.name}" for thread in threading.enumerate() if thread not in self._threads]
         if sys.platform == "linux":  # on Windows the harness counts them in the rank's job object
@@ -200,6 +201,20 @@ def _destroy_groups() -> list[str]:
     except Exception as error:
         return [f"torch.distributed ({type(error).__name__}: {error})"]
     return []
+
+
+def _take_apart() -> None:
+    """Empty what DeepSpeed has made since the picture, and the tensors that it has hung things on.
+
+    Its engines are in cycles through autograd's hooks, in C++, which no garbage collector sees. They would live on, and
+    with each some process groups, whose threads poll their sockets for as long as the process lives.
+    """
+    torch = sys.modules.get("torch")
+    for each in gc.get_objects():
+        if type(each).__module__.startswith("deepspeed.") or (torch is not None and isinstance(each, torch.Tensor)):
+            attributes = getattr(each, "__dict__", None)
+            if type(attributes) is dict:
+                attributes.clear()
 
 
 def _torch_state() -> dict[str, Any]:

@@ -68,7 +68,7 @@ def watch(hub: Hub, members: Sequence[Member], deadline: float, starter: Starter
             lingering = False
             for member in members:
                 if status.get(member) is RankStatus.RETURNED:
-                    member.leave()
+                    member.release()
         until = begin + deadline
         if first_fault is not None:
             until = min(until, first_fault + GRACE)
@@ -106,9 +106,12 @@ def _size(path: Path) -> int:
 
 
 def _end(hub: Hub, members: Sequence[Member], status: dict[Member, RankStatus], starter: Starter) -> None:
-    """End every member but those that shall serve again."""
+    """End every member but those that shall serve again, which get ready for that."""
     well = all(state is RankStatus.RETURNED for state in status.values())
     ending = [m for m in members if not (well and m.order is not None and m.order.again)]
+    for member in members:
+        if member not in ending:
+            member.release()
     for member in ending:
         member.leave(together=well)
     doomed = {member.process for member in ending if status[member] in _STOPPED and not member.gone}

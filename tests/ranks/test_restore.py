@@ -53,3 +53,45 @@ print("restored")
 def test_what_a_job_changed_is_as_before() -> None:
     result = subprocess.run([sys.executable, "-c", PLANTED], capture_output=True, encoding="utf-8", timeout=60)
     assert result.stdout.splitlines() == ["restored"], result.stderr
+
+
+ENGINES = """
+import os
+
+os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+import deepspeed
+import psutil
+import torch
+
+import conformance.ranks.restore as restore
+from conformance.ranks import ports, warm
+
+warm.up(["torch", "deepspeed"])
+picture = restore.Picture({"deepspeed"})
+threads = []
+for stage in (0, 1, 2, 3) * 2:
+    config = {
+        "train_micro_batch_size_per_gpu": 4,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.05, "torch_adam": True}},
+        "zero_optimization": {"stage": stage},
+    }
+    port = ports.reserve()
+    os.environ["MASTER_PORT"] = str(port.number)
+    engine, *_ = deepspeed.initialize(model=torch.nn.Linear(8, 1), config=config)
+    port.release()
+    engine.backward(engine(torch.randn(4, 8)).sum())
+    engine.step()
+    del engine
+    left = picture.restore()
+    assert not left, left
+    threads.append(psutil.Process().num_threads())
+print("threads", *threads)
+"""
+
+
+def test_nothing_of_a_jobs_engines_lives_on() -> None:
+    result = subprocess.run([sys.executable, "-c", ENGINES], capture_output=True, encoding="utf-8", timeout=120)
+    assert result.returncode == 0, result.stderr
+    threads = result.stdout.splitlines()[-1].split()[1:]
+    assert len(threads) == 8
+    assert len(set(threads)) == 1, "each engine that lives on keeps the threads of its process groups"
