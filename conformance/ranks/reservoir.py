@@ -54,6 +54,8 @@ class ReservoirPool(Pool):
         self._worlds = list(worlds)
         self._crews: list[Crew] = []
         """Those that wait, or start, or clean up."""
+        self._risky: set[int] = set()
+        """Sizes of crews of which the last job has ended one: the next may do so too."""
         self._started = 0
         self._limit = max(2, int(psutil.virtual_memory().available * _MEMORY_SHARE / _MEMORY_OF_A_RANK))
         self._starter: Starter | None = open_starter(self.hub, circumstances)
@@ -100,7 +102,7 @@ class ReservoirPool(Pool):
             reports = self.conduct(job, crews, orders, starter)
         finally:
             port.release()
-        self._keep_clean([crew for crew in crews if not crew.process.ended], starter)
+        self._keep_clean(crews, starter)
         return Attempt(reports, mode)
 
     def _keep_clean(self, crews: Sequence[Crew], starter: Starter) -> None:
@@ -113,9 +115,11 @@ class ReservoirPool(Pool):
         limit = time.monotonic() + _CLEANING
         while not all(clean(crew) or crew.broken for crew in crews) and (left := limit - time.monotonic()) > 0:
             self.hub.poll(min(left, _LOOK))
-        kept = [crew for crew in crews if clean(crew)]
-        stop([crew for crew in crews if crew not in kept], starter)
+        kept = [crew for crew in crews if clean(crew) and not crew.broken]
+        stop([crew for crew in crews if crew not in kept and not crew.process.ended], starter)
         self._crews += kept
+        for crew in crews:
+            (self._risky.discard if len(kept) == len(crews) else self._risky.add)(crew.size)
 
     def _settle(self, crews: Sequence[Crew], timeout: float) -> None:
         self.hub.wait(lambda: all(crew.ready or crew.broken for crew in crews), timeout)
@@ -153,7 +157,7 @@ class ReservoirPool(Pool):
                 return chosen
 
     def _refill(self, world: int | None = None, taken: Sequence[Crew] = ()) -> None:
-        """Start crews that jobs to come will need: for each, enough that have run nothing."""
+        """Start crews that jobs to come will need: where they may be lost by the one that runs, spare ones."""
         if self._starter is None or not self._starter.alive:
             return
         wanted: dict[int, int] = {}
@@ -161,8 +165,8 @@ class ReservoirPool(Pool):
             size = self.launcher.together(each)
             wanted[size] = max(wanted.get(size, 0), each // size)
         for size, count in wanted.items():
-            unused = sum(crew.size == size and not crew.jobs for crew in self._crews)
-            for _ in range(count - unused):
+            waiting = self._crews if size in self._risky else [*self._crews, *taken]
+            for _ in range(count - sum(crew.size == size for crew in waiting)):
                 starting = sum(crew.size for crew in self._crews if not crew.ready)
                 present = sum(crew.size for crew in (*self._crews, *taken))
                 if starting and starting + size > (os.cpu_count() or 1):

@@ -114,6 +114,7 @@ class Picture:
             logger.handlers[:] = handlers
             logger.disabled = disabled
         reseed()
+        _stop_watching_progress()
         _take_apart()
         gc.collect()
         left += [f"thread {thread.name}" for thread in threading.enumerate() if thread not in self._threads]
@@ -201,6 +202,14 @@ def _destroy_groups() -> list[str]:
     except Exception as error:
         return [f"torch.distributed ({type(error).__name__}: {error})"]
     return []
+
+
+def _stop_watching_progress() -> None:
+    """End the thread that tqdm starts with its first bar."""
+    tqdm: Any = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if getattr(tqdm, "monitor", None) is not None:
+        tqdm.monitor.exit()
+        tqdm.monitor = None
 
 
 def _take_apart() -> None:

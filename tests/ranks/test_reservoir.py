@@ -93,9 +93,25 @@ def test_ranks_are_started_ahead(pool: RankPool, make_job: JobMaker, monkeypatch
     pool.run(make_job("echo"))
     pool.expect([4])
     waiting = pool._crews  # type: ignore[attr-defined]
-    assert sum(not crew.jobs for crew in waiting) == 4
+    assert sum(not crew.jobs for crew in waiting) == 2
     assert wait_until(lambda: pool.hub.poll(0.05) or all(crew.ready for crew in waiting), 20.0)  # type: ignore[attr-defined]
     assert pool.run(make_job("echo", world=4)).mode == "reused"
+
+
+def test_there_are_spare_ranks_while_jobs_end_theirs(
+    pool: RankPool, make_job: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unused() -> int:
+        return sum(not crew.jobs for crew in pool._crews)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    pool.run(make_job("echo"))
+    assert unused() == 0
+    pool.run(make_job("exit_politely"))
+    pool.run(make_job("echo"))
+    assert unused() == 2
+    pool.run(make_job("echo"))
+    assert unused() == 2
 
 
 def test_a_rank_that_dies_while_it_waits_is_replaced(pool: RankPool, make_job: JobMaker) -> None:

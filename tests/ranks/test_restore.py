@@ -85,6 +85,11 @@ for stage in (0, 1, 2, 3) * 2:
     left = picture.restore()
     assert not left, left
     threads.append(psutil.Process().num_threads())
+import tqdm
+
+list(tqdm.tqdm(range(2)))
+assert tqdm.tqdm.monitor is not None
+assert not picture.restore()
 print("threads", *threads)
 """
 
