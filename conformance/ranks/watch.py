@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,8 +68,14 @@ def watch(hub: Hub, members: Sequence[Member], deadline: float, starter: Starter
         if lingering and first_return is not None and now >= first_return + LINGER:
             lingering = False
             for member in members:
-                if status.get(member) is RankStatus.RETURNED:
+                if status.get(member) is not RankStatus.RETURNED:
+                    continue
+                # What it waits for shall see that no one is there. An exit does that best, but mpiexec would end the
+                # others for it; on Windows nothing less does it, since gloo's connections there last until then.
+                if member.crew.under_mpiexec and sys.platform != "win32":
                     member.release()
+                else:
+                    member.leave()
         until = begin + deadline
         if first_fault is not None:
             until = min(until, first_fault + GRACE)
