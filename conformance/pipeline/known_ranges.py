@@ -95,12 +95,13 @@ def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequen
 
 
 def _shows(issue: KnownIssue, record: Record) -> bool | None:
-    """Whether a record shows the issue; None where it failed in some other way, or won a race."""
+    """Whether a record shows the issue; None where it failed in some other way, was refused, or won a race."""
     if record.known_issue is not None and record.verdict is Verdict.XFAIL:
         return True if record.known_issue.id == issue.id else None
     if record.verdict in MAY_BE_KNOWN:
         return True if record.verdict.value in issue.expect and re.search(issue.match, record.reason) else None
-    return None if issue.intermittent else False
+    refused = record.verdict is Verdict.UNSUPPORTED
+    return None if issue.intermittent or refused else False
 
 
 def _on_host(issue: KnownIssue, record: Record) -> bool:

@@ -89,6 +89,7 @@ def test_cells_of_one_version_that_differ_are_no_matter_of_versions() -> None:
         ran("0.16.9", F, reason="another failure"),
         ran("0.18.9", F, reason="another failure"),
         ran("0.18.9", Verdict.NOT_RUN),
+        ran("0.18.9", Verdict.UNSUPPORTED, reason="the integration wants a GPU"),
         ran("0.18.9", Verdict.ERROR),
         ran("0.18.9", X, cell="zero/gone"),
     ],
