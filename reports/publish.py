@@ -2,7 +2,7 @@
 
 One folder a series (lane, transport, stack, integration, MPI, Wine), `records.jsonl.gz` and the headers in it; a later
 run of the series takes the place of the earlier one, whose records stay in git's history. Known issues that were
-written down after the run explain its failures too.
+written down after the run explain its failures too, and the machine's own folders are taken out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from conformance.matrix import Matrix
 from conformance.pipeline.known import explained_later
 from conformance.records import Record, to_line
 from conformance.run_header import RunHeader, to_text
+from reports import paths
 from reports.matrix import ColumnKey
 from reports.merge import by_column
 from reports.read import Sources
@@ -43,7 +44,7 @@ def publish(sources: Sources, known: Matrix, into: Path = PUBLISHED) -> list[Pat
         WriteError: a folder cannot be written.
     """
     cells = {cell.id: cell for cell in known.cells}
-    explained = [explained_later(record, cells, known.known_issues) for record in sources.records]
+    explained = [paths.without(explained_later(record, cells, known.known_issues)) for record in sources.records]
     records, headers = by_column(explained, sources.headers)
     series: dict[str, ColumnKey] = {}
     for key in sorted({*records, *headers}):
