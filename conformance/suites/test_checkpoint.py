@@ -1031,9 +1031,11 @@ def save_grouped(setting: Setting) -> Observation:
 
 
 def resume_grouped(setting: Setting) -> Observation:
-    """Resume with two groups, from the universal checkpoint where there is one."""
+    """Resume with two groups, from the universal checkpoint if the cell is about one."""
     asked = question(setting.parameters)
-    universal = (checkpoint(setting) / "latest_universal").exists()
+    universal = "info" in setting.parameters
+    if universal and not (checkpoint(setting) / "latest_universal").exists():
+        return {"nothing_to_load": True}
     session = begin_grouped(setting, fresh=True, more={"checkpoint": {"load_universal": True}} if universal else None)
     options: list[list[float]] = []
 
