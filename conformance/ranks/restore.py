@@ -220,7 +220,11 @@ def _take_apart() -> None:
     """
     torch = sys.modules.get("torch")
     for each in gc.get_objects():
-        if type(each).__module__.startswith("deepspeed.") or (torch is not None and isinstance(each, torch.Tensor)):
+        kind = type(each)  # and not __class__, which a weak proxy answers for an object that may be gone
+        made_by = kind.__module__  # no text in classes of some extensions, such as mpi4py's
+        if (type(made_by) is str and made_by.startswith("deepspeed.")) or (
+            torch is not None and issubclass(kind, torch.Tensor)
+        ):
             attributes = getattr(each, "__dict__", None)
             if type(attributes) is dict:
                 attributes.clear()

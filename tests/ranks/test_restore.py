@@ -57,6 +57,7 @@ def test_what_a_job_changed_is_as_before() -> None:
 
 ENGINES = """
 import os
+import weakref
 
 os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
 import deepspeed
@@ -68,6 +69,14 @@ from conformance.ranks import ports, warm
 
 warm.up(["torch", "deepspeed"])
 picture = restore.Picture({"deepspeed"})
+
+
+class Odd(type):
+    __module__ = property(lambda kind: 3)
+
+
+odd = Odd("Odd", (), {})()
+gone = weakref.proxy(torch.nn.Linear(1, 1))
 threads = []
 for stage in (0, 1, 2, 3) * 2:
     config = {
