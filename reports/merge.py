@@ -36,6 +36,9 @@ WORST_FIRST = (
 )
 """Which of several verdicts on one cell is shown. NOT_RUN says least: another host may well have run the cell."""
 
+USUAL_STACK, USUAL_INTEGRATION = "pinned", "reference"
+"""What a lane runs with unless told otherwise."""
+
 _CELL_ID = re.compile(r"^(?P<suite>[^/\[]+)/(?P<case>[^\[]+)(?:\[(?P<axes>.*)\])?$", re.DOTALL)
 
 
@@ -57,9 +60,7 @@ def merge(
         now: when the matrix is built; taken from the clock by default.
     """
     by_key, headers_by_key = by_column(records, headers)
-    keys = sorted(
-        {*by_key, *headers_by_key}, key=lambda key: (key.lane, key.stack, key.integration, key.mpi, key.wine, key)
-    )
+    keys = sorted({*by_key, *headers_by_key}, key=_place)
     labels = _labels(keys)
     columns = tuple(_column(key, labels[key], by_key.get(key, []), headers_by_key.get(key, [])) for key in keys)
 
@@ -211,6 +212,13 @@ def _run(id: str, records: Sequence[Record], header: RunHeader | None, reported:
 
 def _versions(provenance: Provenance) -> dict[str, str]:
     return provenance.packages | ({"MPI": provenance.mpi} if provenance.mpi else {})
+
+
+def _place(key: ColumnKey) -> tuple[object, ...]:
+    """Where a column stands: the lanes as they are run by default come first, then what is driven in their place, then
+    other versions."""
+    usual = (key.stack != USUAL_STACK, key.integration != USUAL_INTEGRATION)
+    return (*usual, key.lane, key.stack, key.integration, key.mpi, key.wine, key)
 
 
 def _labels(keys: Sequence[ColumnKey]) -> dict[ColumnKey, str]:

@@ -215,3 +215,22 @@ def test_a_share_of_100_means_all(records: list[Record]) -> None:
             assert tally.tested == tally[Verdict.PASS] > 0
         if tally[Verdict.PASS] == 0:
             assert not tally.percent
+
+
+def test_the_lanes_as_they_run_by_default_come_first() -> None:
+    made = [
+        factory.record("zero/a", stack=stack, integration=integration, lane=lane)
+        for stack, integration, lane in (
+            ("deepspeed-0.16", "reference", "linux_gloo"),
+            ("pinned", "accelerate", "linux_gloo"),
+            ("pinned", "reference", "windows_gloo"),
+            ("pinned", "reference", "linux_gloo"),
+        )
+    ]
+    order = [(column.key.stack, column.key.integration, column.key.lane) for column in merge(made).columns]
+    assert order == [
+        ("pinned", "reference", "linux_gloo"),
+        ("pinned", "reference", "windows_gloo"),
+        ("pinned", "accelerate", "linux_gloo"),
+        ("deepspeed-0.16", "reference", "linux_gloo"),
+    ]
