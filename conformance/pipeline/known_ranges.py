@@ -94,13 +94,18 @@ def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequen
     )
 
 
+_DEEPSPEEDS = frozenset({"reference", "deepspeed"})
+"""Integrations that refuse nothing of their own."""
+
+
 def _shows(issue: KnownIssue, record: Record) -> bool | None:
     """Whether a record shows the issue; None where it failed in some other way, was refused, or won a race."""
     if record.known_issue is not None and record.verdict is Verdict.XFAIL:
         return True if record.known_issue.id == issue.id else None
     if record.verdict in MAY_BE_KNOWN:
         return True if record.verdict.value in issue.expect and re.search(issue.match, record.reason) else None
-    refused = record.verdict is Verdict.UNSUPPORTED
+    # An integration of others may refuse the ground; DeepSpeed's own refusal answers the case's question.
+    refused = record.verdict is Verdict.UNSUPPORTED and record.integration not in _DEEPSPEEDS
     return None if issue.intermittent or refused else False
 
 

@@ -98,7 +98,7 @@ def proofs_in(observations: Sequence[Observation], key: str) -> list[Observation
     return proofs
 
 
-def assert_refused(observations: Sequence[Observation], key: str, error: str, says: str | re.Pattern[str]) -> None:
+def assert_refused(observations: Sequence[Observation], key: str, error: str, says: str) -> None:
     """Under `key`, every rank's attempt raised exactly `error`, with `says` somewhere in the message.
 
     Args:

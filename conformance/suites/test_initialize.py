@@ -10,7 +10,6 @@ import copy
 import datetime
 import json
 import os
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -389,15 +388,19 @@ def test_unknown_key(axes: Axes, observations: list[Observation]) -> None:
 
 
 def give_wrong_stage(setting: Setting) -> Observation:
+    import pydantic
+
     config = tiny_config(zero_optimization={"stage": setting["stage"]})
-    return {"attempt": attempt(lambda: starter(setting)(model=tiny_model(), config=config)[0])}
+    told = attempt(lambda: starter(setting)(model=tiny_model(), config=config)[0])
+    return {"attempt": told, "pydantic": [int(part) for part in pydantic.VERSION.split(".")[:2]]}
 
 
 @case(give_wrong_stage)
-def test_stage_refused(observations: list[Observation]) -> None:
-    # pydantic before 2.7 says of a word only that it is no integer.
-    says = re.compile(r"stage\n  Input should be (0, 1, 2, 3|a valid integer)")
-    assert_refused(observations, "attempt", VALIDATION_ERROR, says)
+def test_stage_refused(axes: Axes, observations: list[Observation]) -> None:
+    # pydantic before 2.7 says of a word, and only of one, that it is no integer.
+    no_number = axes["stage"] == "two" and all(tuple(each["pydantic"]) < (2, 7) for each in observations)
+    says = "a valid integer, unable to parse string" if no_number else "0, 1, 2, 3"
+    assert_refused(observations, "attempt", VALIDATION_ERROR, f"stage\n  Input should be {says}")
 
 
 def leave_batch_sizes_to_find(setting: Setting) -> Observation:

@@ -89,13 +89,18 @@ def test_cells_of_one_version_that_differ_are_no_matter_of_versions() -> None:
         ran("0.16.9", F, reason="another failure"),
         ran("0.18.9", F, reason="another failure"),
         ran("0.18.9", Verdict.NOT_RUN),
-        ran("0.18.9", Verdict.UNSUPPORTED, reason="the integration wants a GPU"),
+        ran("0.18.9", Verdict.UNSUPPORTED, reason="wants a GPU").model_copy(update={"integration": "accelerate"}),
         ran("0.18.9", Verdict.ERROR),
         ran("0.18.9", X, cell="zero/gone"),
     ],
 )
 def test_what_says_nothing_of_the_issue(record: Record) -> None:
     assert contradictions([issue()], CELLS, [record, ran("0.17.6", K)]) == []
+
+
+def test_deepspeeds_own_refusal_is_an_answer() -> None:
+    (found,) = contradictions([issue()], CELLS, [ran("0.18.9", Verdict.UNSUPPORTED, reason="no"), ran("0.17.6", K)])
+    assert found.expected == ">=0.17,<0.18.9"
 
 
 def test_an_entry_about_torch_that_changes_with_torch() -> None:
