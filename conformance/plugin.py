@@ -11,6 +11,7 @@ import pytest
 
 from conformance.case import plan_of
 from conformance.matrix import MatrixError
+from conformance.matrix.stack import DEFAULT_STACK
 from conformance.pipeline.exit_code import ExitCode
 from conformance.pipeline.record_file import ReportFolderError
 from conformance.records import RecordFileError
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add = group.addoption
     add("--lane", metavar="NAME", help="run the conformance cells of this lane, e.g. linux_gloo")
     add("--transport", metavar="NAME", help="what carries collectives; default: the lane's first")
-    add("--stack", metavar="NAME", default="pinned", help="the stack that is installed here (default: pinned)")
+    add("--stack", metavar="NAME", default=DEFAULT_STACK, help="the stack that is installed here (default: pinned)")
     add("--integration", metavar="NAME", action="append", help="what is driven; repeatable (default: reference)")
     add("--suite", metavar="NAME", action="append", default=[], help="only this suite; repeatable")
     add("--cell", metavar="GLOB", action="append", default=[], help="only cells with such ids (* and ?); repeatable")

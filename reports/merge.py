@@ -16,6 +16,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from conformance.matrix.stack import DEFAULT_STACK
+from conformance.pipeline.items import DEFAULT_INTEGRATION
 from conformance.records import Provenance, Record, RuleText, to_line
 from conformance.run_header import RunHeader
 from conformance.verdicts import Verdict
@@ -35,9 +37,6 @@ WORST_FIRST = (
     Verdict.NO_DATA,
 )
 """Which of several verdicts on one cell is shown. NOT_RUN says least: another host may well have run the cell."""
-
-USUAL_STACK, USUAL_INTEGRATION = "pinned", "reference"
-"""What a lane runs with unless told otherwise."""
 
 _CELL_ID = re.compile(r"^(?P<suite>[^/\[]+)/(?P<case>[^\[]+)(?:\[(?P<axes>.*)\])?$", re.DOTALL)
 
@@ -217,7 +216,7 @@ def _versions(provenance: Provenance) -> dict[str, str]:
 def _place(key: ColumnKey) -> tuple[object, ...]:
     """Where a column stands: the lanes as they are run by default come first, then what is driven in their place, then
     other versions."""
-    usual = (key.stack != USUAL_STACK, key.integration != USUAL_INTEGRATION)
+    usual = (key.stack != DEFAULT_STACK, key.integration != DEFAULT_INTEGRATION)
     return (*usual, key.lane, key.stack, key.integration, key.mpi, key.wine, key)
 
 

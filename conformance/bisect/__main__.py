@@ -20,7 +20,9 @@ from conformance.bisect.telling import comparison, headline, reasons
 from conformance.bisect.trial import attempt
 from conformance.cells import matches
 from conformance.matrix import MatrixError, load_matrix
+from conformance.matrix.stack import DEFAULT_STACK
 from conformance.pipeline.exit_code import ExitCode
+from conformance.pipeline.items import DEFAULT_INTEGRATION
 
 DESCRIPTION = "Finds the release of a package with which a cell's verdict changed."
 EPILOG = """exit codes: 0 found; 2 wrong usage: an unknown version or cell, nothing between the two, ends that are not
@@ -37,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--package", default="deepspeed", metavar="NAME", help="whose releases (default: deepspeed)")
     words.add_argument("--lane", default="windows_gloo" if sys.platform == "win32" else "linux_gloo", metavar="NAME")
     words.add_argument("--transport", metavar="NAME", help="default: the lane's first")
-    words.add_argument("--stack", default="pinned", metavar="NAME", help="the stack that is installed here")
-    words.add_argument("--integration", default="reference", metavar="NAME")
+    words.add_argument("--stack", default=DEFAULT_STACK, metavar="NAME", help="the stack that is installed here")
+    words.add_argument("--integration", default=DEFAULT_INTEGRATION, metavar="NAME")
     words.add_argument("--any-change", action="store_true", help="the verdicts need only differ: FAIL → CRASH, …")
     words.add_argument(
         "--repeats", type=_count, default=2, metavar="N", help="runs of the last two releases (default: 2)"

@@ -27,6 +27,9 @@ def _specifier(value: str) -> str:
     return value
 
 
+DEFAULT_STACK = "pinned"
+"""What runs unless another is named."""
+
 StackName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$")]
 ExactVersion = Annotated[str, pydantic.AfterValidator(_version)]
 Specifier = Annotated[str, pydantic.AfterValidator(_specifier)]

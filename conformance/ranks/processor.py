@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_CURIOUS: Final = ("cpu_adam", "cpu_adagrad", "cpu_lion", "fused_adam", "async_io", "pin_memory")
+"""Ops whose builders or optimizers ask."""
 
 
 def remember() -> None:
-    """Make py-cpuinfo answer from memory after the first time, if DeepSpeed's imports brought it.
+    """Make py-cpuinfo, which DeepSpeed requires, answer from memory after the first time.
 
     DeepSpeed asks it twice for each op that it loads, and each time it runs an interpreter for some seconds.
     """
@@ -25,10 +26,8 @@ def remember() -> None:
 
 def ask_ahead() -> None:
     """Ask now, for all processes forked later, where an op that will want to know has been built."""
+    from conformance.lanes import ops
+
     cpuinfo = sys.modules.get("cpuinfo.cpuinfo")
-    extension = sys.modules.get("torch.utils.cpp_extension")
-    if cpuinfo is None or extension is None:
-        return
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or extension.get_default_build_root())
-    if any(root.glob("**/cpu_*.so")):
+    if cpuinfo is not None and any(name in ops.installed_ops() or ops.cached(name) for name in _CURIOUS):
         cpuinfo.get_cpu_info_json()

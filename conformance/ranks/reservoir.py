@@ -116,10 +116,11 @@ class ReservoirPool(Pool):
         while not all(clean(crew) or crew.broken for crew in crews) and (left := limit - time.monotonic()) > 0:
             self.hub.poll(min(left, _LOOK))
         kept = [crew for crew in crews if clean(crew) and not crew.broken]
-        stop([crew for crew in crews if crew not in kept and not crew.process.ended], starter)
+        lost = [crew for crew in crews if crew not in kept]
+        stop([crew for crew in lost if not crew.process.ended], starter)
         self._crews += kept
-        for crew in crews:
-            (self._risky.discard if len(kept) == len(crews) else self._risky.add)(crew.size)
+        sizes = {crew.size for crew in crews}
+        self._risky = self._risky | sizes if lost else self._risky - sizes
 
     def _settle(self, crews: Sequence[Crew], timeout: float) -> None:
         self.hub.wait(lambda: all(crew.ready or crew.broken for crew in crews), timeout)

@@ -170,7 +170,7 @@ def _variables_of(name: str, module: types.ModuleType) -> Iterator[_Variables]:
         if issubclass(type(value), type):
             if value.__module__ == name:
                 yield _Variables(value, lambda item: type(item) in (*_PLAIN, *_CONTAINERS, *_FUNCTIONS))
-        elif type(value).__module__.partition(".")[0] == "deepspeed" and hasattr(value, "__dict__"):
+        elif _is_deepspeeds(type(value)) and hasattr(value, "__dict__"):
             yield _Variables(value, lambda item: type(item) in (*_PLAIN, *_CONTAINERS))
 
 
@@ -221,13 +221,16 @@ def _take_apart() -> None:
     torch = sys.modules.get("torch")
     for each in gc.get_objects():
         kind = type(each)  # and not __class__, which a weak proxy answers for an object that may be gone
-        made_by = kind.__module__  # no text in classes of some extensions, such as mpi4py's
-        if (type(made_by) is str and made_by.startswith("deepspeed.")) or (
-            torch is not None and issubclass(kind, torch.Tensor)
-        ):
+        if _is_deepspeeds(kind) or (torch is not None and issubclass(kind, torch.Tensor)):
             attributes = getattr(each, "__dict__", None)
             if type(attributes) is dict:
                 attributes.clear()
+
+
+def _is_deepspeeds(kind: type) -> bool:
+    """Whether DeepSpeed has defined this class. Some classes of extensions, such as mpi4py's, name no module."""
+    module = kind.__module__
+    return type(module) is str and module.partition(".")[0] == "deepspeed"
 
 
 def _torch_state() -> dict[str, Any]:

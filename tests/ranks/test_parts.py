@@ -200,8 +200,6 @@ def test_half_a_message_holds_nothing_up(hub: Hub) -> None:
 
 
 def test_the_processor_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch.utils.cpp_extension  # noqa: F401, where built ops are looked for
-
     asked: list[str] = []
 
     def ask() -> str:
