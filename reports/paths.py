@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from conformance.records import Record
+from conformance.run_header import RunHeader
+
+Told = TypeVar("Told", Record, RunHeader)
 
 _NAME: Final = r"[^\s\\/\"'<>|:*?,;()\[\]{}]"
 _ABSOLUTE: Final = re.compile(
@@ -26,13 +29,15 @@ _SYSTEM: Final = re.compile(r"^[\\/](?:bin|dev|etc|lib(?:64)?|proc|sys|usr|__w)(
 """Alike on every machine of the kind."""
 
 
-def without(record: Record) -> Record:
-    """The record with the machine's own folders taken out of all its texts. Pure."""
-    told = record.model_dump()
-    told["provenance"]["environment"] = {
-        name: "<path>" if _is_path(value) else value for name, value in told["provenance"]["environment"].items()
-    }
-    return Record.model_validate(_everywhere(told))
+def without(told: Told) -> Told:
+    """The record or header with the machine's own folders taken out of all its texts. Pure."""
+    fields = told.model_dump()
+    if fields["provenance"] is not None:
+        variables = fields["provenance"]["environment"]
+        for name, value in variables.items():
+            if _is_path(value):
+                variables[name] = "<path>"
+    return type(told).model_validate(_everywhere(fields))
 
 
 def out_of(text: str) -> str:

@@ -45,7 +45,7 @@ def publish(sources: Sources, known: Matrix, into: Path = PUBLISHED) -> list[Pat
     """
     cells = {cell.id: cell for cell in known.cells}
     explained = [paths.without(explained_later(record, cells, known.known_issues)) for record in sources.records]
-    records, headers = by_column(explained, sources.headers)
+    records, headers = by_column(explained, [paths.without(header) for header in sources.headers])
     series: dict[str, ColumnKey] = {}
     for key in sorted({*records, *headers}):
         if (other := series.setdefault(key.series, key)) != key:

@@ -44,6 +44,16 @@ def test_paths_in_texts(text: str, expected: str) -> None:
     assert paths.out_of(expected) == expected
 
 
+def test_a_run_s_header_is_bare_too() -> None:
+    where = factory.provenance("run", environment={"CONFORMANCE_EXPORT_CHECKPOINTS": "C:\\Users\\someone\\bundles"})
+    header = factory.header(planned=("zero/a",), provenance=where)
+    assert paths.without(header).provenance == where.model_copy(
+        update={"environment": {"CONFORMANCE_EXPORT_CHECKPOINTS": "<path>"}}
+    )
+    bare = header.model_copy(update={"provenance": None})
+    assert paths.without(bare) == bare
+
+
 def test_a_record_without_the_machine_s_folders() -> None:
     where = factory.provenance(
         "run", environment={"CONFORMANCE_MPI": "impi", "TORCH_EXTENSIONS_DIR": "/home/someone/ops"}
