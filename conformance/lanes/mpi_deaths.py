@@ -32,6 +32,13 @@ class RankDeath:
     signal: int | None = None
     aborted: bool = False
 
+    @property
+    def exit_code(self) -> int | None:
+        """One number for both: negative for a signal, and a code as Windows has it, without a sign."""
+        if self.signal is not None:
+            return -self.signal
+        return None if self.code is None else self.code & 0xFFFF_FFFF
+
     def __str__(self) -> str:
         if self.signal is not None:
             return f"rank {self.rank} was ended by {_name(self.signal)}"

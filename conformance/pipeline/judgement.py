@@ -14,6 +14,9 @@ REASON_LIMIT = 2000
 """Characters of a reason; what a rank raised can be long."""
 
 
+_STATUS = 0x8000_0000
+"""From here on an exit code is a Windows status, which is looked up in hexadecimal: 0xc0000005, access violation."""
+
 _REFUSAL = f"{Unsupported.__module__}.{Unsupported.__qualname__}"
 
 
@@ -96,7 +99,7 @@ def _exit(report: RankReport) -> str:
         return "exit code unknown"
     if code < 0:
         return f"signal {-code}"
-    return f"exit code {code} without a report"
+    return f"exit code {code if code < _STATUS else hex(code)} without a report"
 
 
 def _error(report: RankReport) -> str:

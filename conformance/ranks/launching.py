@@ -91,12 +91,8 @@ class FromMpi:
         return [_order(job, papers, rank, None, {}) for rank in range(job.setting.world)]
 
     def _deaths(self, output: str) -> dict[int, int]:
-        found = {}
-        for death in parse_deaths(self.mpi.vendor, output):
-            code = -death.signal if death.signal is not None else death.code
-            if code is not None:
-                found[death.rank] = code
-        return found
+        codes = {death.rank: death.exit_code for death in parse_deaths(self.mpi.vendor, output)}
+        return {rank: code for rank, code in codes.items() if code is not None}
 
 
 def _environment(circumstances: Circumstances, hub: Hub, crew: Crew, variables: Variables) -> dict[str, str]:

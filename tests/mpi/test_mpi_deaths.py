@@ -183,6 +183,14 @@ def test_deaths_as_text() -> None:
     assert str(RankDeath(1, signal=250)) == "rank 1 was ended by signal 250"
 
 
+def test_a_code_below_zero_is_no_signal() -> None:
+    wine = "=   RANK 1 PID 516 RUNNING AT vm\n=   EXIT STATUS: -1 (ffffffff)\n"
+    (death,) = parse_deaths("impi", wine)
+    assert death.exit_code == 0xFFFFFFFF
+    assert RankDeath(1, signal=11).exit_code == -11
+    assert RankDeath(1).exit_code is None
+
+
 @pytest.mark.parametrize(
     ("how", "death"),
     [

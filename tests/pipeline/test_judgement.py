@@ -40,6 +40,7 @@ odd = RankReport(1, RankStatus.UNREPORTABLE, error=RankError("TypeError", "a lam
         (outcome(harness_error="the fork server died"), Verdict.ERROR, "the fork server died"),
         (outcome(returned(0), RankReport(1, RankStatus.DIED, exit_code=-9)), Verdict.CRASH, "rank 1 died: signal 9"),
         (outcome(returned(0), RankReport(1, RankStatus.DIED)), Verdict.CRASH, "rank 1 died: exit code unknown"),
+        (outcome(RankReport(0, RankStatus.DIED, exit_code=0xC0000005)), Verdict.CRASH, "exit code 0xc0000005 without"),
         (outcome(raised(0, "reset"), RankReport(1, RankStatus.DIED, exit_code=0)), Verdict.CRASH, "without a report"),
         (outcome(raised(0, "a"), raised(1, "b")), Verdict.FAIL, "rank 0 raised ValueError: a; rank 1"),
         (outcome(raised(0, "a"), RankReport(1, RankStatus.STOPPED)), Verdict.FAIL, "rank 0 raised ValueError: a"),
