@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = "conformance.suites.launched"
 TAIL = 3000
 """Characters of a launcher's output that are kept."""
+_WORDS = 800
 
 
 def launch(
@@ -60,6 +61,11 @@ def launch(
         "exits": exits,
         "output": [log.read_text(encoding="utf-8", errors="replace")[-TAIL:] for log in logs],
     }
+
+
+def last_words(launched: Observation) -> str:
+    """What launchers wrote in the end, where tracebacks say what was wrong; short enough for a reason."""
+    return "\n".join(text[-_WORDS:] for text in launched["output"])
 
 
 def report(papers: Path, rank: int, observation: Observation) -> None:
