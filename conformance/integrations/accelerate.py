@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import accelerate
-import deepspeed
 import numpy as np
 import torch
 from accelerate.state import AcceleratorState, GradientState
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from conformance.integrations import master_weights
+from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.protocol import Batch
 from conformance.setting import Setting
 
@@ -106,7 +106,7 @@ class Accelerate:
         scheduler: Any = None,
     ) -> AccelerateSession:
         if setting.launcher == "mpi":
-            deepspeed.init_distributed(dist_backend=setting.transport)
+            init_distributed(setting)
         accelerator = accelerate.Accelerator(
             deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=dict(config)),
             gradient_accumulation_steps=int(config.get("gradient_accumulation_steps", 1)),

@@ -8,6 +8,7 @@ from typing import Any
 import deepspeed
 from torch import Tensor, nn
 
+from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.engine_session import EngineSession
 from conformance.setting import Setting
 
@@ -28,7 +29,7 @@ class BareDeepSpeed:
         parameters: Any = None,
         scheduler: Any = None,
     ) -> EngineSession:
-        deepspeed.init_distributed(dist_backend=setting.transport)
+        init_distributed(setting)
         engine, *_ = deepspeed.initialize(
             model=model,
             config=dict(config),

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import deepspeed
 import torch.distributed
 import transformers
 from accelerate.state import PartialState
 from torch import Tensor, nn
 
+from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.transformers_session import TransformersSession
 from conformance.setting import Setting
 from conformance.verdicts import Unsupported
@@ -80,7 +80,7 @@ class Transformers:
         if parameters is not None:
             raise ValueError("found parameters beside the model, expected none: the Trainer takes the model's")
         if setting.launcher == "mpi":
-            deepspeed.init_distributed(dist_backend=setting.transport)
+            init_distributed(setting)
         # TrainingArguments would leave out the backend, and then a rank without a GPU takes itself for the only one.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
         PartialState(backend=setting.transport)

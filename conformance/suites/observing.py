@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from conformance.ranks import ports
+from conformance.integrations.mpi_port import agree_on_port
 from conformance.reference import mpi_transport
 from conformance.setting import Observation, Setting
 from conformance.suites.training import transport_in_use
@@ -190,26 +190,17 @@ def starter(setting: Setting) -> Callable[..., tuple[Any, Any, Any, Any]]:
 def for_launcher(setting: Setting) -> dict[str, Any]:
     """What the bare call needs besides, on this lane.
 
-    Where MPI finds the ranks, DeepSpeed takes port 29500, on which ranks of another cell may be listening, so rank 0
-    reserves one. MPI as a transport cannot be asked for in the call at all, and is started before it.
+    Where MPI finds the ranks, it is told a port of their own. MPI as a transport cannot be asked for in the call at
+    all, and is started before it.
     """
     if setting.launcher != "mpi":
         return {}
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD
-    if world.Get_rank() == 0:
-        _reserved.append(ports.reserve())
-    number = world.bcast(_reserved[-1].number if world.Get_rank() == 0 else None, root=0)
+    number = agree_on_port()
     if setting.transport == "mpi":
         import deepspeed
 
         deepspeed.init_distributed(dist_backend=mpi_transport.register(), distributed_port=number)
     return {"distributed_port": number}
-
-
-_reserved: list[ports.Port] = []
-"""Ports that this process holds until it ends."""
 
 
 def _start_reference(*arguments: Any, **named: Any) -> tuple[Any, Any, Any, Any]:
