@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from conformance.lanes.mpi_library import Vendor
 
 _KILLED = 9
+_ENDED = -1
+"""The exit code that Intel's mpiexec gives the ranks that it ends on Windows."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -49,8 +51,8 @@ class RankDeath:
 def parse_deaths(vendor: Vendor, output: str) -> tuple[RankDeath, ...]:
     """The ranks that died by themselves, in the order of ranks; empty where mpiexec names none.
 
-    Ranks that mpiexec killed because of another are left out. Where ranks died of SIGKILL and of nothing else, all of
-    them are returned, as those that mpiexec killed look the same.
+    Ranks that mpiexec ended because of another are left out. Where ranks died as those do (of SIGKILL; on Windows with
+    code -1) and of nothing else, all of them are returned.
 
     Args:
         vendor: of the mpiexec.
@@ -59,7 +61,7 @@ def parse_deaths(vendor: Vendor, output: str) -> tuple[RankDeath, ...]:
     text = output.replace("\0", "").replace("\r\n", "\n")
     deaths = set({"impi": _impi, "mpich": _mpich, "openmpi": _openmpi, "msmpi": _msmpi}[vendor](text))
     aborted = {death for death in deaths if death.aborted}
-    by_themselves = {death for death in deaths if death.signal != _KILLED}
+    by_themselves = {death for death in deaths if death.signal != _KILLED and death.code != _ENDED}
     return tuple(sorted(aborted or by_themselves or deaths, key=lambda death: death.rank))
 
 

@@ -183,6 +183,10 @@ def test_deaths_as_text() -> None:
     assert str(RankDeath(1, signal=250)) == "rank 1 was ended by signal 250"
 
 
+def test_those_that_mpiexec_ended_on_windows_are_left_out() -> None:
+    assert parse_deaths("impi", "[mpiexec@vm] Exit codes: [vm:0] -1,3,-1\n") == (RankDeath(1, code=3),)
+
+
 def test_a_code_below_zero_is_no_signal() -> None:
     wine = "=   RANK 1 PID 516 RUNNING AT vm\n=   EXIT STATUS: -1 (ffffffff)\n"
     (death,) = parse_deaths("impi", wine)

@@ -57,6 +57,7 @@ def test_recognises_nothing_in_other_text() -> None:
     assert mpi_library.recognise("usage: mpiexec [-n N] program") == (None, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="PATH as Linux has it")
 def test_linux_layouts(tmp_path: Path) -> None:
     venv, oneapi, system = tmp_path / "ein venv", tmp_path / "oneAPI", tmp_path / "usr" / "bin"
     touch(venv / "bin" / "mpiexec", venv / "lib" / "libmpi.so.12", oneapi / "bin" / "mpiexec", system / "mpiexec")
@@ -134,7 +135,8 @@ def test_a_choice_that_is_not_there_is_not_run(monkeypatch: pytest.MonkeyPatch, 
     World(monkeypatch, [MPICH], LOADS_NOTHING)
     with pytest.raises(NotRun) as caught:
         mpi_library.find({"CONFORMANCE_MPI": choice})
-    assert choice in caught.value.lacks and "CONFORMANCE_MPI" in caught.value.lacks + caught.value.remedy
+    named = str(Path(choice)) in caught.value.lacks
+    assert named and "CONFORMANCE_MPI" in caught.value.lacks + caught.value.remedy
 
 
 def test_no_mpi_is_not_run_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,10 @@ MODULE = "conformance.reference.errors"
 TOLD = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1234"}
 
 
+TAKEN = "EADDRINUSE (system error: 10048)"
+"""What stores say of a taken port: libuv's on Linux, the other on Windows."""
+
+
 def told(rank: int, **changes: str | None) -> dict[str, str | None]:
     """The five variables of a rank on one host."""
     return {**TOLD, "RANK": str(rank), "LOCAL_RANK": str(rank), **changes}
@@ -134,13 +138,13 @@ def test_variables_wrong_sees_a_wait_beyond_the_timeout() -> None:
 
 
 def test_variables_wrong_takes_either_of_two_ranks_0_as_the_late_one() -> None:
-    late = {"started": refused("DistNetworkError", "EADDRINUSE", "torch.distributed"), "seconds": 0.1}
+    late = {"started": refused("DistNetworkError", TAKEN, "torch.distributed"), "seconds": 0.1}
     first = {"started": refused("DistStoreError", "Timed out waiting for clients", "torch.distributed"), "seconds": 3.0}
     axes = {"call": "deepspeed", "wrong": "rank_twice"}
     suite.test_variables_wrong(axes, [late, first])
     suite.test_variables_wrong(axes, [first, late])
     with pytest.raises(AssertionError, match="rank 1: raised ValueError"):
-        suite.test_variables_wrong(axes, [first, {**late, "started": refused("ValueError", "EADDRINUSE")}])
+        suite.test_variables_wrong(axes, [first, {**late, "started": refused("ValueError", TAKEN)}])
 
 
 def test_local_rank_wrong_sees_an_engine_that_forgot_its_rank() -> None:
@@ -155,7 +159,7 @@ def test_local_rank_wrong_sees_an_engine_that_forgot_its_rank() -> None:
 
 
 def test_port_taken_sees_a_rank_that_waits_on() -> None:
-    taken = {"started": refused("DistNetworkError", "EADDRINUSE", "torch.distributed"), "seconds": 0.1}
+    taken = {"started": refused("DistNetworkError", TAKEN, "torch.distributed"), "seconds": 0.1}
     reset = {"started": refused("DistNetworkError", "Connection reset by peer", "torch.distributed"), "seconds": 2.0}
     suite.test_port_taken({"call": "deepspeed"}, [taken, reset])
     with pytest.raises(AssertionError, match=re.escape("rank 1 waited 8.0 s, with a timeout of 1 s")):

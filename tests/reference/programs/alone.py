@@ -5,13 +5,13 @@ import json
 import os
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import deepspeed
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
 
 from conformance.reference import StartError, Topology, initialize, shutdown, start
 
@@ -23,6 +23,11 @@ CONFIG: dict[str, Any] = {
     "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0.05, "warmup_max_lr": 0.1, "warmup_num_steps": 2}},
     "zero_optimization": {"stage": 1},
 }
+
+
+def store_of_one() -> dist.Store:
+    """Windows' torch has no HashStore."""
+    return dist.FileStore(str(Path(tempfile.mkdtemp()) / "store"), 1)
 
 
 def variables() -> dict[str, str]:
@@ -88,14 +93,14 @@ with initialize(model(), config) as training:
 results["config untouched"] = config == CONFIG
 
 # A group that is already up is adopted, and left up.
-dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+dist.init_process_group("gloo", store=store_of_one(), rank=0, world_size=1)
 with initialize(model(), CONFIG) as training:
     results["adopted"] = [training.started, training.topology.launcher, training.transport, train(training)]
 results["up after adopting"] = dist.is_initialized()
 results["against the adopted"] = refusal(lambda: start(topology=Topology(1, 2, 1, 2, "127.0.0.1", 1, "env")))
 # Ended behind our back, another one in its place: adopted anew.
 dist.destroy_process_group()
-dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+dist.init_process_group("gloo", store=store_of_one(), rank=0, world_size=1)
 results["adopted anew"] = start().started
 dist.destroy_process_group()
 results["started after that"] = start().started
