@@ -13,9 +13,9 @@ Told = TypeVar("Told", Record, RunHeader)
 
 _NAME: Final = r"[^\s\\/\"'<>|:*?,;()\[\]{}]"
 _ABSOLUTE: Final = re.compile(
-    rf"(?:(?<=file://)(?!/[A-Za-z]:)|(?<=file:///)(?=[A-Za-z]:)|(?<![\w.\\/:<>~]))(?:[A-Za-z]:)?[\\/]+{_NAME}+(?:[\\/]+{_NAME}+)*[\\/]*"
+    rf"(?:(?<=file://)(?!/[A-Za-z]:)|(?<=file:///)(?=[A-Za-z]:)|(?<![\w.\\/:<>~]))(?:[A-Za-z]?:)?[\\/]+{_NAME}+(?:[\\/]+{_NAME}+)*[\\/]*"
 )
-"""A path from the root, of names without spaces."""
+"""A path from the root, of names without spaces; its drive's letter may have been cut off."""
 _SOURCE: Final = re.compile(r'(?<=File ")(?:[A-Za-z]:)?[\\/][^"\n]*(?=")')
 """A file in a traceback, whose names may have any character."""
 _KEPT: Final = (

@@ -24,6 +24,7 @@ FileExistsError: [Errno 17] File exists: '/tmp/conformance-r6gnk48i/checkpoint/g
         (TRACEBACK.splitlines()[2], '  File "site-packages/torch/nn/modules/module.py", line 1, in forward'),
         (TRACEBACK.splitlines()[3], '  File "python/shutil.py", line 561, in copytree'),
         (TRACEBACK.splitlines()[4], '  File "python/shutil.py", line 561, in copytree'),
+        ("  :\\envs\\wine\\Lib\\site-packages\\torch\\a.py", "  site-packages/torch/a.py"),
         (
             TRACEBACK.splitlines()[5],
             "FileExistsError: [Errno 17] File exists: '<folder>/checkpoint/global_step3'",
