@@ -13,7 +13,6 @@ from conformance.verdicts import NotRun, Unsupported, Verdict
 REASON_LIMIT = 2000
 """Characters of a reason; what a rank raised can be long."""
 
-
 _STATUS = 0x8000_0000
 """From here on an exit code is a Windows status, which is looked up in hexadecimal: 0xc0000005, access violation."""
 

@@ -91,8 +91,8 @@ class FromMpi:
         return [_order(job, papers, rank, None, {}) for rank in range(job.setting.world)]
 
     def _deaths(self, output: str) -> dict[int, int]:
-        codes = {death.rank: death.exit_code for death in parse_deaths(self.mpi.vendor, output)}
-        return {rank: code for rank, code in codes.items() if code is not None}
+        deaths = parse_deaths(self.mpi.vendor, output)
+        return {death.rank: code for death in deaths if (code := death.exit_code) is not None}
 
 
 def _environment(circumstances: Circumstances, hub: Hub, crew: Crew, variables: Variables) -> dict[str, str]:

@@ -75,7 +75,7 @@ def initialize(
 ) -> Initialized:
     """Start DeepSpeed without an `args` object, on Linux and on Windows, or say why not.
 
-    The same script runs by itself, under torchrun, under the `deepspeed` launcher and under mpiexec (best as
+    The same script runs by itself, on Linux under torchrun, under the `deepspeed` launcher and under mpiexec (best as
     `mpiexec -n 2 python -m mpi4py train.py`: then an error in one rank ends the others too, instead of leaving them
     waiting)::
 

@@ -9,8 +9,8 @@
     )
     trainer.fit(module, batches, ckpt_path="last")
 
-The same script runs under torchrun, the `deepspeed` launcher and mpiexec, and by itself, on CPUs and GPUs, on Linux
-and Windows. For Fabric there is `conformance.reference.fabric`.
+The same script runs under the `deepspeed` launcher and mpiexec, on Linux under torchrun too, and by itself, on CPUs and
+GPUs, on Linux and Windows. For Fabric there is `conformance.reference.fabric`.
 
 Besides what the other modules here need, this one needs pytorch-lightning. It subclasses Lightning's DeepSpeedStrategy
 and replaces what works on CUDA alone, or does not do what it says; docs/lightning-proposal.md says what and why.

@@ -25,7 +25,6 @@ import datetime
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +156,7 @@ def _meet(
         world_size=place.world_size,
         is_master=False,
         timeout=timeout,
-        use_libuv=os.environ.get("USE_LIBUV", "0" if sys.platform == "win32" else "1") == "1",
+        use_libuv=rendezvous.use_libuv(),
     )
     yield store, place.rank, place.world_size
     raise RuntimeError("mpi:// does not meet again: destroy the process group and initialise it anew")

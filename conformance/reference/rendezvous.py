@@ -76,7 +76,7 @@ def _meet_again(rank: int, home: tuple[str, int], start: int, timeout: datetime.
 
     key = f"conformance/start/{start}"
     try:
-        first = TCPStore(*home, is_master=False, timeout=timeout, use_libuv=_use_libuv())
+        first = TCPStore(*home, is_master=False, timeout=timeout, use_libuv=use_libuv())
         if rank == 0:
             first.set(key, str(_open(home[0], timeout)))
         return int(first.get(key))
@@ -107,7 +107,7 @@ def _listen(address: str, port: int, timeout: datetime.timedelta) -> TCPStore:
             timeout=timeout,
             wait_for_workers=False,
             multi_tenant=True,
-            use_libuv=_use_libuv(),
+            use_libuv=use_libuv(),
         )
     except RuntimeError as error:
         raise TransportError(
@@ -118,7 +118,7 @@ def _listen(address: str, port: int, timeout: datetime.timedelta) -> TCPStore:
         ) from error
 
 
-def _use_libuv() -> bool:
+def use_libuv() -> bool:
     """torch's own rule; TCPStore's default asks for libuv on Windows too, whose builds have none."""
     return os.environ.get("USE_LIBUV", "0" if sys.platform == "win32" else "1") == "1"
 

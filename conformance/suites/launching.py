@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 
 from conformance.ranks.environment import without_launcher
+from conformance.ranks.excerpt import excerpt
 from conformance.setting import Observation, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "conformance.suites.launched"
-TAIL = 3000
-"""Characters of a launcher's output that are kept."""
-_WORDS = 800
+TAIL = 800
+"""Bytes of a launcher's output that are kept: where tracebacks say what was wrong, short enough for a reason."""
 
 
 def launch(
@@ -37,7 +37,7 @@ def launch(
 
     Returns:
         `ranks`: the observations by rank, None for a rank that left none; `exits`: the launchers' exit codes, None for
-        one that had to be ended; `output`: the end of what each wrote.
+        one that had to be ended; `output`: the ends of what they wrote.
     """
     folder = setting.folder / str(setting.get("name", "launched"))
     folder.mkdir()
@@ -59,13 +59,8 @@ def launch(
     return {
         "ranks": [_read(folder / f"rank{rank}.pickle") for rank in range(world)],
         "exits": exits,
-        "output": [log.read_text(encoding="utf-8", errors="replace")[-TAIL:] for log in logs],
+        "output": "\n".join(excerpt(log, head=0, tail=TAIL) for log in logs),
     }
-
-
-def last_words(launched: Observation) -> str:
-    """What launchers wrote in the end, where tracebacks say what was wrong; short enough for a reason."""
-    return "\n".join(text[-_WORDS:] for text in launched["output"])
 
 
 def report(papers: Path, rank: int, observation: Observation) -> None:

@@ -23,7 +23,7 @@ from conformance.setting import Axes, Observation, Setting
 from conformance.suites import stand_in_mpi
 from conformance.suites.circumstances import hostname_command, within, without_module
 from conformance.suites.expecting import assert_raised, assert_refused, assert_works, proofs_in, raised_class
-from conformance.suites.launching import last_words, launch
+from conformance.suites.launching import launch
 from conformance.suites.observing import attempt, prove, starter, tiny_config, tiny_model
 from conformance.verdicts import NotRun
 
@@ -694,7 +694,7 @@ def launch_two_ranks(_axes: Axes) -> list[Step]:
 def test_launcher(axes: Axes, observations: list[Observation]) -> None:
     seen = observations[0]
     lost = [rank for rank, observation in enumerate(seen["ranks"]) if observation is None]
-    assert not lost, f"rank {lost} left no observation; exit codes {seen['exits']}; output ends:\n{last_words(seen)}"
+    assert not lost, f"rank {lost} left no observation; exit codes {seen['exits']}; output ends:\n{seen['output']}"
     local_ranks = [0, 0] if axes["launcher"] == "torchrun_two_nodes" else [0, 1]
     assert_works([observation["proof"] for observation in seen["ranks"]], local_ranks=local_ranks)
     for rank, observation in enumerate(seen["ranks"]):

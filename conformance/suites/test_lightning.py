@@ -17,7 +17,7 @@ from conformance.case import Step, case
 from conformance.oracle.question import Question
 from conformance.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
-from conformance.suites.launching import last_words, launch
+from conformance.suites.launching import launch
 from conformance.suites.resuming import AFTER, BEFORE, attempt, question
 from conformance.verdicts import Unsupported
 
@@ -572,9 +572,9 @@ def launch_and_kill(setting: Setting) -> Observation:
 def test_killed(steps: list[list[Observation]]) -> None:
     """Under torchrun, after a rank was killed, the same command goes on from the last step that was saved."""
     (killed,), (resumed,), whole = steps
-    assert killed["exits"] != [0], f"torchrun ended well though a rank was killed: {last_words(killed)}"
+    assert killed["exits"] != [0], f"torchrun ended well though a rank was killed: {killed['output']}"
     assert killed["ranks"] == [None] * len(whole), "a rank of the killed run came to its end"
-    assert resumed["exits"] == [0], f"torchrun's exit is {resumed['exits']}: {last_words(resumed)}"
+    assert resumed["exits"] == [0], f"torchrun's exit is {resumed['exits']}: {resumed['output']}"
     steps_are(resumed["ranks"], BEFORE + AFTER)
     tail = [{**each, "losses": each["losses"][BEFORE:]} for each in whole]
     checks.same_training(tail, resumed["ranks"])

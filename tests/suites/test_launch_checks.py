@@ -224,7 +224,7 @@ def test_restart_sees_a_start_that_failed_on_one_rank() -> None:
 def test_launcher_sees(change: dict[str, Any], says: str) -> None:
     axes = {"launcher": "torchrun", "call": "deepspeed"}
     ranks = [{"proof": proof(rank), "told": told(rank), "arguments": []} for rank in (0, 1)]
-    right = {"ranks": ranks, "exits": [0], "output": ["the end"]}
+    right = {"ranks": ranks, "exits": [0], "output": "the end"}
     suite.test_launcher(axes, [right])
     with pytest.raises(AssertionError, match=re.escape(says)):
         suite.test_launcher(axes, [{**right, **change}])

@@ -51,7 +51,7 @@ def test_a_launcher_that_fails(setting: Setting, worker: str) -> None:
     seen = launching.launch(setting, [[worker, "fail"]], world=2, seconds=60)
     assert seen["exits"] == [7]
     assert seen["ranks"] == [None, None]
-    assert "what went wrong" in seen["output"][0]
+    assert "what went wrong" in seen["output"]
 
 
 def test_a_launcher_that_hangs_is_ended_with_its_children(setting: Setting, worker: str) -> None:

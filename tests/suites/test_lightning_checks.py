@@ -196,8 +196,8 @@ def test_unusable_mpi4py() -> None:
 def test_killed(where: str, changes: dict[str, Any], says: str) -> None:
     _, (_, rest, whole) = resumed()
     launches = {
-        "killed": {"exits": [1], "ranks": [None, None], "output": [""]},
-        "resumed": {"exits": [0], "ranks": rest, "output": [""]},
+        "killed": {"exits": [1], "ranks": [None, None], "output": ""},
+        "resumed": {"exits": [0], "ranks": rest, "output": ""},
     }
     suite.test_killed([[launches["killed"]], [launches["resumed"]], whole])
     launches[where] = {**launches[where], **changes}
