@@ -45,6 +45,8 @@ _SIGNATURES: tuple[tuple[Vendor, re.Pattern[str]], ...] = (
 )
 """What `mpiexec --version` and MPI_Get_library_version say, each with its version."""
 _ASK = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
+_RAISED = re.compile(r"[\w.]*(?:Error|Exception)\b")
+"""Begins the line of a traceback that says what was raised; the quoted source lines above it are indented."""
 _DEADLINE_S = 60
 _HARMFUL = "MPI4PY_MPIABI"
 """With it set, mpi4py never opens MPI4PY_LIBMPI, and fails where the loader does not find a library by itself."""
@@ -263,7 +265,7 @@ def library_beside(mpiexec: Path, vendor: Vendor) -> Path | None:
 
 
 def load(environ: Mapping[str, str], *, unset: str | None = None) -> Loaded | str:
-    """What mpi4py loads in such an environment; the last line of its error where it loads nothing. MPI is not started.
+    """What mpi4py loads in such an environment; what it raises where it loads nothing. MPI is not started.
 
     Args:
         environ: of the process that tries.
@@ -280,7 +282,7 @@ def load(environ: Mapping[str, str], *, unset: str | None = None) -> Loaded | st
     text = answer.stdout.decode("utf-8", errors="replace").replace("\0", "").strip()
     if answer.returncode or not text:
         lines = answer.stderr.decode("utf-8", errors="replace").strip().splitlines()
-        return next((line for line in lines if "Error" in line), lines[-1] if lines else "no answer")
+        return next(filter(_RAISED.match, lines), lines[-1] if lines else "no answer")
     vendor, version = recognise(text)
     return Loaded(vendor, version, text.splitlines()[0].strip())
 

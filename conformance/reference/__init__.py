@@ -12,7 +12,15 @@ found, what was expected, and the remedy.
 
 from conformance.reference.config import load_config
 from conformance.reference.engine import Initialized, initialize
-from conformance.reference.errors import ConfigError, ModelError, MpiError, StartError, TopologyError, TransportError
+from conformance.reference.errors import (
+    ConfigError,
+    DataError,
+    ModelError,
+    MpiError,
+    StartError,
+    TopologyError,
+    TransportError,
+)
 from conformance.reference.process_group import Connection, shutdown, start
 from conformance.reference.topology import Topology, find_topology
 from conformance.reference.transport import TRANSPORTS, Ground, choose_transport
@@ -21,6 +29,7 @@ __all__ = [
     "TRANSPORTS",
     "ConfigError",
     "Connection",
+    "DataError",
     "Ground",
     "Initialized",
     "ModelError",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.reference.errors import ConfigError
+from conformance.reference.plain import plain
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 
@@ -19,14 +20,17 @@ def load_config(config: Config) -> dict[str, Any]:
     """A config of the caller's, as a dict that DeepSpeed may change.
 
     Args:
-        config: a mapping, which is copied deeply (DeepSpeed writes into what it is given); or the path of a file in
-            JSON or Hjson, read as UTF-8 (DeepSpeed reads it in the locale's encoding, on Windows often cp1252).
+        config: a mapping, which is copied deeply and into plain types (DeepSpeed writes into what it is given, and
+            saves it with every checkpoint); or the path of a file in JSON or Hjson, read as UTF-8 (DeepSpeed reads it
+            in the locale's encoding, on Windows often cp1252).
 
     Raises:
-        ConfigError: it is something else; or the file is missing, is no (H)JSON object, or holds a key twice.
+        ConfigError: it is something else, or holds what JSON cannot hold; or the file is missing, is no (H)JSON
+            object, or holds a key twice.
     """
     if isinstance(config, Mapping):
-        return copy.deepcopy(dict(config))
+        copied: dict[str, Any] = plain(config)
+        return copied
     if not isinstance(config, (str, os.PathLike)):
         raise ConfigError(
             "config",

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from conformance.reference import variables
 from conformance.reference.errors import MpiError, TopologyError
 from conformance.reference.variables import integer
 
@@ -116,7 +117,8 @@ def discover(environ: Mapping[str, str], job: Job | None, mpi: Any) -> Place:
     try:
         _refuse_contradiction(environ, rank, size, local_rank)
         if rank == 0:
-            address = environ.get("MASTER_ADDR") or _address(one_host=local_size == size)
+            stated = variables.address(environ, "MASTER_ADDR") if "MASTER_ADDR" in environ else None
+            address = stated or _address(one_host=local_size == size)
             port = integer(environ, "MASTER_PORT", low=1) if "MASTER_PORT" in environ else None
     except TopologyError as error:
         complaint = error

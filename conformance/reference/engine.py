@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.reference import process_group
 from conformance.reference.config import Config, load_config, refuse_unknown_keys
 from conformance.reference.errors import ModelError, TopologyError
+from conformance.reference.refusals import refuse_auto, refuse_lost_sequence_parallelism, refuse_training_data
 from conformance.reference.topology import Topology
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def initialize(
 
     Args:
         model: the model, not wrapped.
-        config: a dict, which is left as it is; or the path of a JSON or Hjson file.
+        config: a dict or another mapping, which is left as it is; or the path of a JSON or Hjson file.
         optimizer: an optimizer, or a callable that takes parameters and returns one; goes before the config's.
         model_parameters: the parameters or parameter groups to train; the model's by default.
         lr_scheduler: a scheduler, or a callable that takes the optimizer and returns one.
-        training_data: a torch Dataset, for `dataloader`.
+        training_data: a torch Dataset with a length, for `dataloader`; not an IterableDataset.
         collate_fn: merges samples of training_data to a batch.
         mpu: a model parallelism unit, as `deepspeed.initialize` describes it.
         transport: `auto`, `gloo`, `nccl` or `mpi`.
@@ -119,7 +120,8 @@ def initialize(
 
     Raises:
         ModelError: model is not a torch.nn.Module.
-        ConfigError: the config cannot be read, or strict found an unknown key.
+        ConfigError: the config cannot be read, asks for what DeepSpeed would not do, or strict found an unknown key.
+        DataError: training_data has no length or no access by number.
         TopologyError, MpiError, TransportError: see `start`.
         Exception: what DeepSpeed itself refuses, unchanged: DeepSpeedConfigError, pydantic's ValidationError,
             AssertionError, ….
@@ -135,6 +137,9 @@ def initialize(
         )
     # Whatever can be refused without the other ranks is refused before they meet, so that none is left waiting.
     settings = load_config(config)
+    refuse_auto(settings)
+    refuse_lost_sequence_parallelism(settings, mpu)
+    refuse_training_data(training_data)
     if strict:
         refuse_unknown_keys(settings)
     connection = process_group.start(topology=topology, transport=transport, timeout=timeout)

@@ -41,5 +41,9 @@ class ConfigError(StartError):
     """The DeepSpeed config cannot be read, or holds what DeepSpeed would silently ignore."""
 
 
+class DataError(StartError):
+    """The training data is not what DeepSpeed's loader can share out among the ranks."""
+
+
 class ModelError(StartError):
     """What was passed as the model is not one."""

@@ -5,7 +5,8 @@ Three ways to know, tried in this order:
 1. The environment says all of it: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun, the
    `deepspeed` launcher and cluster agents set them (launcher `env`).
 2. mpiexec started the process: MPI says it, through mpi4py (launcher `mpi`).
-3. Nothing started it: it is the only one (launcher `none`).
+3. Nothing started it, or what did says that it is a job of one and MPI cannot be asked: it is the only one (launcher
+   `none`).
 
 What lies between is refused. DeepSpeed's own discovery takes an incomplete environment for a job of MPI ranks, and
 without mpiexec every process then finds a world of one and trains alone, silently.
@@ -21,8 +22,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from conformance.reference.discovery import Job, discover, import_mpi, job_of
-from conformance.reference.errors import TopologyError
-from conformance.reference.variables import integer
+from conformance.reference.errors import MpiError, TopologyError
+from conformance.reference.variables import address, integer, is_host
 
 Launcher = Literal["env", "mpi", "none", "adopted"]
 """`adopted`: torch.distributed was already up, and said who is who."""
@@ -80,6 +81,9 @@ class Topology:
             raise refuse("MASTER_PORT", self.master_port, "a port, 1 to 65535")
         if self.master_addr is not None and not self.master_addr.strip():
             raise refuse("MASTER_ADDR", self.master_addr, "the name or address of rank 0's host")
+        if self.master_addr is not None and not is_host(self.master_addr):
+            # torch would look it up again and again, until the timeout and beyond.
+            raise refuse("MASTER_ADDR", self.master_addr, "a name or an address alone: node0, 10.0.0.1, fe80::1")
         if self.launcher == "env" and (self.master_addr is None or self.master_port is None):
             raise refuse("MASTER_ADDR, MASTER_PORT", (self.master_addr, self.master_port), "both, from launcher `env`")
         if self.launcher in ("mpi", "none") and self.master_addr is None:
@@ -108,19 +112,25 @@ def find_topology(environ: Mapping[str, str] | None = None, *, mpi: Callable[[],
 
     Raises:
         TopologyError: the environment is incomplete, contradicts itself or MPI, or holds a value out of range.
-        MpiError: mpiexec started this process and MPI cannot be used.
+        MpiError: mpiexec started this process among others, and MPI cannot be used.
     """
     environ = os.environ if environ is None else environ
     missing = [name for name in VARIABLES if name not in environ]
     job = job_of(environ)
     if not missing:
         return _from_environment(environ, job)
+    stated = [name for name in IDENTITY if name in environ]
     if job is not None or _world_is_up():
-        place = discover(environ, job, mpi())
+        try:
+            module = mpi()
+        except MpiError:
+            if job is None or job.size != 1 or stated:
+                raise
+            return Topology.alone()  # one task, as srun starts it: there is nobody to ask MPI about
+        place = discover(environ, job, module)
         return Topology(
             place.rank, place.world_size, place.local_rank, place.local_size, place.address, place.port, "mpi"
         )
-    stated = [name for name in IDENTITY if name in environ]
     if stated:
         raise TopologyError(
             ", ".join(missing),
@@ -198,7 +208,7 @@ def _from_environment(environ: Mapping[str, str], job: Job | None) -> Topology:
         world_size,
         local_rank,
         _local_size(environ),
-        environ["MASTER_ADDR"].strip(),
+        address(environ, "MASTER_ADDR"),
         integer(environ, "MASTER_PORT", low=1),
         "env",
     )

@@ -8,11 +8,14 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
+import functools
 import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections import UserDict, UserList
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 from conformance.case import case
@@ -387,6 +390,69 @@ def test_unknown_key(axes: Axes, observations: list[Observation]) -> None:
     assert_refused(observations, "started", VALIDATION_ERROR, "no_such_key\n  Extra inputs are not permitted")
 
 
+def give_config_of_other_classes(setting: Setting) -> Observation:
+    """Train with a config of read-only mappings, sequences and numpy's numbers; then read the checkpoint's config."""
+    import numpy
+    import torch
+
+    plain = tiny_config(zero_optimization={"stage": setting["stage"]})
+    rate, betas = numpy.float64(plain["optimizer"]["params"]["lr"]), UserList([numpy.float32(0.5), 0.75])
+    optimizer = {"type": "AdamW", "params": MappingProxyType({"lr": rate, "torch_adam": numpy.True_, "betas": betas})}
+    foreign = {"optimizer": MappingProxyType(optimizer), "zero_optimization": UserDict(plain["zero_optimization"])}
+    engine = starter(setting)(model=tiny_model(), config=MappingProxyType(plain | foreign))[0]
+    proof = prove(engine, setting, optimizer=functools.partial(torch.optim.AdamW, lr=float(rate), betas=(0.5, 0.75)))
+    engine.save_checkpoint(str(setting.folder), tag="one")
+    torch.distributed.barrier()  # rank 0 writes the file
+    saved = torch.load(setting.folder / "one" / "mp_rank_00_model_states.pt", weights_only=True)["ds_config"]
+    return {"proof": proof, "saved": {key: saved[key] for key in ("optimizer", "zero_optimization")}}
+
+
+@case(give_config_of_other_classes)
+def test_config_classes(axes: Axes, observations: list[Observation]) -> None:
+    assert_works(proofs_in(observations, "proof"), stage=int(axes["stage"]))
+    expected = {
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True, "betas": [0.5, 0.75]}},
+        "zero_optimization": {"stage": axes["stage"]},
+    }
+    for rank, seen in enumerate(observations):
+        assert seen["saved"] == expected, f"rank {rank}: the checkpoint holds {seen['saved']}, expected {expected}"
+
+
+def give_what_deepspeed_ignores(setting: Setting) -> Observation:
+    import torch
+
+    class Stream(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(8))
+
+    class Unsized(torch.utils.data.Dataset[int]):
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    changes: dict[str, dict[str, Any]] = {
+        "auto_rate": {"optimizer": {"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}},
+        "auto_fp16": {"fp16": {"enabled": "auto"}},
+        "sequence_parallel": {"sequence_parallel_size": 2},
+    }
+    data = {"iterable_data": Stream(), "unsized_data": Unsized()}.get(str(setting["wrong"]))
+    config = tiny_config(**changes.get(str(setting["wrong"]), {}))
+    tried = attempt(lambda: starter(setting)(model=tiny_model(), config=config, training_data=data)[0])
+    return {"attempt": tried, "met": torch.distributed.is_initialized()}
+
+
+@case(give_what_deepspeed_ignores)
+def test_refused_before_meeting(axes: Axes, observations: list[Observation]) -> None:
+    error, says = {
+        "auto_rate": ("ConfigError", 'config: found "auto" for optimizer.params.lr; expected '),
+        "auto_fp16": ("ConfigError", 'config: found "auto" for fp16.enabled; expected '),
+        "iterable_data": ("DataError", "training_data: found a Stream, without __len__; expected "),
+        "unsized_data": ("DataError", "training_data: found a Unsized, without __len__; expected "),
+        "sequence_parallel": ("ConfigError", "config sequence_parallel_size: found 2, without an mpu"),
+    }[str(axes["wrong"])]
+    assert_refused(observations, "attempt", f"{REFERENCE}.{error}", says)
+    assert not any(seen["met"] for seen in observations), "torch.distributed was started before the refusal"
+
+
 def give_wrong_stage(setting: Setting) -> Observation:
     import pydantic
 
@@ -447,6 +513,10 @@ def give_wrong_batch_sizes(setting: Setting) -> Observation:
 @case(give_wrong_batch_sizes)
 def test_batch_sizes_refused(axes: Axes, observations: list[Observation]) -> None:
     world = axes["world"]
+    if (axes["call"], axes["wrong"]) == ("reference", "auto"):
+        says = 'config: found "auto" for train_micro_batch_size_per_gpu'
+        assert_refused(observations, "attempt", f"{REFERENCE}.ConfigError", says)
+        return
     error, says = {
         "contradiction": ("AssertionError", f"{BATCH_TRIPLE} {7 * int(world)} != 2 * 1 * {world}"),
         "indivisible": ("AssertionError", f"{BATCH_TRIPLE} 3 != 1 * 1 * 2"),

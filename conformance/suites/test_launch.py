@@ -185,6 +185,16 @@ def test_nothing_set(axes: Axes, observations: list[Observation]) -> None:
         assert_works(proofs_in(observations, "started"))
 
 
+def start_as_one_task(setting: Setting) -> Observation:
+    os.environ.update(PMI_RANK="0", PMI_SIZE="1")
+    return start_from_nothing(setting)
+
+
+@case(start_as_one_task)
+def test_one_task(observations: list[Observation]) -> None:
+    assert_works(proofs_in(observations, "started"))
+
+
 # Ranks that mpiexec started
 
 HOSTS = {"one": ["a", "a"], "two": ["a", "b"], "two_of_one_name": ["a", "b"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -108,6 +109,12 @@ MPICH, OPENMPI = (
     made_up("openmpi", "5.0.11", Path("/o/libmpi.so.40")),
 )
 LOADS_NOTHING = "RuntimeError: cannot load MPI library"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
+def test_an_mpi4py_without_a_library_says_what_it_raised_and_quotes_no_source(tmp_path: Path) -> None:
+    environ = os.environ | {"MPI4PY_LIBMPI": str(tmp_path / "libmpi.so.12")}
+    assert mpi_library.load(environ, unset="MPI4PY_MPIABI") == LOADS_NOTHING
 
 
 def test_takes_the_one_that_mpi4py_loads(monkeypatch: pytest.MonkeyPatch) -> None:

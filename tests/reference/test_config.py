@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import enum
+import http
 import types
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance.reference import ConfigError, load_config
@@ -20,6 +25,81 @@ def test_a_dict_is_copied_deeply() -> None:
     loaded = load_config(types.MappingProxyType(config))
     loaded["zero_optimization"]["stage"] = 3
     assert config == {"zero_optimization": {"stage": 2}}
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping that is no dict, as OmegaConf's are."""
+
+    def __init__(self, **content: Any) -> None:
+        self.content = content
+
+    def __getitem__(self, key: str) -> Any:
+        if self.content[key] is ...:
+            raise LookupError("interpolation key 'rate' not found")
+        return self.content[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.content)
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+
+class Letters(str):
+    def __str__(self) -> str:
+        return "not these"
+
+
+class Kind(enum.Enum):
+    ADAM = "AdamW"
+
+
+def test_every_mapping_and_value_becomes_plain_at_all_depths() -> None:
+    """DeepSpeed saves the config with every checkpoint: foreign types in it forbid torch.load(weights_only=True)."""
+    betas = collections.UserList([np.float32(0.5), np.float64(0.25)])
+    params = Lazy(lr=np.float64(0.1), betas=betas, steps=np.int64(3), on=np.bool_(True), eps=(1, 2.5))
+    config = Lazy(
+        optimizer=types.MappingProxyType({"type": Kind.ADAM, "params": params}),
+        zero_optimization={Letters("stage"): http.HTTPStatus.OK, "path": Path("a/b"), "name": Letters("nvme")},
+        none=None,
+    )
+    loaded = load_config(config)
+    assert loaded == {
+        "optimizer": {
+            "type": "AdamW",
+            "params": {"lr": 0.1, "betas": [0.5, 0.25], "steps": 3, "on": True, "eps": (1, 2.5)},
+        },
+        "zero_optimization": {"stage": 200, "path": str(Path("a/b")), "name": "nvme"},
+        "none": None,
+    }
+    assert types_in(loaded) == {dict, list, tuple, str, int, float, bool, type(None)}
+
+
+def types_in(value: Any) -> set[type]:
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return {type(value)}.union(*map(types_in, inner))
+
+
+@pytest.mark.parametrize(
+    ("config", "subject", "found"),
+    [
+        ({"zero_optimization": {"a": [1, object()]}}, "config zero_optimization.a[1]", "a builtins.object"),
+        ({"optimizer": {"type": b"Adam"}}, "config optimizer.type", "a builtins.bytes"),
+        (Lazy(optimizer=Lazy(lr=...)), "config optimizer", "a Lazy that cannot be read (interpolation key 'rate'"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_by_its_place(config: Any, subject: str, found: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(config)
+    assert caught.value.subject == subject
+    assert caught.value.found.startswith(found)
+
+
+def test_a_config_that_contains_itself_is_refused() -> None:
+    config: dict[str, Any] = {}
+    config["zero_optimization"] = {"again": config}
+    with pytest.raises(ConfigError, match="contains itself"):
+        load_config(config)
 
 
 HJSON = """\

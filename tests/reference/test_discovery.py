@@ -135,6 +135,37 @@ def test_mpi4py_missing_under_mpiexec_is_refused_with_the_line_that_installs_it(
     assert "python -m pip install mpi4py" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("No module named 'mpi4py'"), RuntimeError("cannot load MPI library\nlibmpi.so.12")]
+)
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PMI_RANK": "0", "PMI_SIZE": "1", "SLURM_NTASKS": "4"},
+        {"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "1"},
+        {"OMPI_COMM_WORLD_SIZE": "1"},
+    ],
+)
+def test_one_task_without_an_mpi_is_a_job_of_one(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, environ: dict[str, str]
+) -> None:
+    without_mpi4py(monkeypatch, error)
+    assert find_topology(environ) == Topology.alone()
+
+
+@pytest.mark.parametrize("changes", [{"RANK": "0"}, {"PMI_SIZE": "2"}])
+def test_a_task_among_others_or_half_described_still_needs_mpi(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
+) -> None:
+    without_mpi4py(monkeypatch, RuntimeError("cannot load MPI library"))
+    with pytest.raises(MpiError):
+        find_topology({"PMI_RANK": "0", "PMI_SIZE": "1"} | changes)
+
+
+def test_an_address_in_brackets_reaches_the_other_ranks_without() -> None:
+    assert {each.master_addr for each in find_all(["a", "b"], {0: {"MASTER_ADDR": "[fe80::1]"}})} == {"fe80::1"}
+
+
 def test_a_missing_mpi_library_is_refused_with_those_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_mpi4py(monkeypatch, RuntimeError("cannot load MPI library\nlibmpi.so.12: no such file"))
     with pytest.raises(MpiError) as caught:

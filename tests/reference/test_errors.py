@@ -2,10 +2,18 @@ import pickle
 
 import pytest
 
-from conformance.reference import ConfigError, ModelError, MpiError, StartError, TopologyError, TransportError
+from conformance.reference import (
+    ConfigError,
+    DataError,
+    ModelError,
+    MpiError,
+    StartError,
+    TopologyError,
+    TransportError,
+)
 
 
-@pytest.mark.parametrize("kind", [ConfigError, ModelError, MpiError, TopologyError, TransportError])
+@pytest.mark.parametrize("kind", [ConfigError, DataError, ModelError, MpiError, TopologyError, TransportError])
 def test_an_error_says_all_four_things_and_survives_pickling(kind: type[StartError]) -> None:
     error = kind("RANK", "'x'", "an integer", "correct it")
     assert str(error) == "RANK: found 'x'; expected an integer. Remedy: correct it."

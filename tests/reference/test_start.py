@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -87,6 +88,9 @@ def test_a_running_process_group_is_adopted_and_left_up(alone: dict[str, Any]) -
     [
         ("no model", "ModelError", "model: found a dict; expected a torch.nn.Module"),
         ("misspelt", "ConfigError", "zero_optimisation: did you mean zero_optimization?"),
+        ("auto", "ConfigError", 'config: found "auto" for gradient_clipping'),
+        ("stream", "DataError", "training_data: found a Stream, without __len__"),
+        ("sequences", "ConfigError", "config sequence_parallel_size: found 2, without an mpu"),
         ("nccl", "TransportError", "transport: found 'nccl'"),
         ("another topology", "TopologyError", "found rank 0 of 1; expected rank 0 of 2"),
         ("another transport", "TransportError", "found 'mpi', while torch.distributed is already up with gloo"),
@@ -127,6 +131,23 @@ def check_pair(outputs: list[str], launcher: str, transports: list[list[str]]) -
 
 def test_two_ranks_by_their_environment_train_and_start_again() -> None:
     check_pair(run([program("pair.py", "auto")] * 2, ranks(2)), "env", [["gloo", "gloo"]])
+
+
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not has_ipv6(), reason="needs the address ::1: IPv6 on the loopback")
+def test_two_ranks_meet_at_an_ipv6_address_in_brackets() -> None:
+    """torch looks up the name "[::1]", which nobody has, for longer than the timeout."""
+    outputs = run([program("meet.py")] * 2, [each | {"MASTER_ADDR": "[::1]"} for each in ranks(2)])
+    found = [each for output in outputs for each in results(output)]
+    assert found == [{"sum": 2, "addresses": ["[::1]", "::1", "::1", "[::1]"]}] * 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="torchrun asks for libuv, which PyTorch's Windows builds lack")

@@ -77,6 +77,11 @@ def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
         ({"MASTER_PORT": "0"}, "MASTER_PORT", "at least 1"),
         ({"MASTER_PORT": "65536"}, "MASTER_PORT", "1 to 65535"),
         ({"MASTER_ADDR": " "}, "MASTER_ADDR", "rank 0's host"),
+        ({"MASTER_ADDR": "[::1"}, "MASTER_ADDR", "a name or an address alone"),
+        ({"MASTER_ADDR": "[node0]"}, "MASTER_ADDR", "a name or an address alone"),
+        ({"MASTER_ADDR": "[::1]:29500"}, "MASTER_ADDR", "a name or an address alone"),
+        ({"MASTER_ADDR": "node0:29500"}, "MASTER_ADDR", "a name or an address alone"),
+        ({"MASTER_ADDR": "tcp://node0"}, "MASTER_ADDR", "a name or an address alone"),
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "0"}, "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK is 0"),  # INIT-15
         # A complete environment inside an MPI job that says otherwise.
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "WORLD_SIZE", "mpiexec's PMI_SIZE is 2"),
@@ -91,6 +96,12 @@ def test_a_complete_environment_that_is_wrong_is_refused(changes: dict[str, str]
     assert caught.value.subject == subject
     assert words in str(caught.value)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["[::1]", " [::1] ", "::1"])
+def test_an_ipv6_address_may_stand_in_brackets(text: str) -> None:
+    """torch would look up the name "[::1]", again and again."""
+    assert find(COMPLETE | {"MASTER_ADDR": text}).environment()["MASTER_ADDR"] == "::1"
 
 
 @pytest.mark.parametrize(

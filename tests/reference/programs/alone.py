@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ CONFIG: dict[str, Any] = {
     "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0.05, "warmup_max_lr": 0.1, "warmup_num_steps": 2}},
     "zero_optimization": {"stage": 1},
 }
+
+
+class Stream(torch.utils.data.IterableDataset[torch.Tensor]):
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(torch.ones(6, 4))
 
 
 def store_of_one() -> dist.Store:
@@ -59,6 +65,9 @@ results: dict[str, Any] = {"before": variables()}
 # What can be refused before anything starts, and leaves nothing behind.
 results["no model"] = refusal(lambda: initialize({"args": 1}, CONFIG))  # type: ignore[arg-type]
 results["misspelt"] = refusal(lambda: initialize(model(), CONFIG | {"zero_optimisation": {}}))
+results["auto"] = refusal(lambda: initialize(model(), CONFIG | {"gradient_clipping": "auto"}))
+results["stream"] = refusal(lambda: initialize(model(), CONFIG, training_data=Stream()))
+results["sequences"] = refusal(lambda: initialize(model(), CONFIG | {"sequence_parallel_size": 2}))
 results["nccl"] = refusal(lambda: initialize(model(), CONFIG, transport="nccl"))
 results["up after refusals"] = dist.is_initialized()
 
