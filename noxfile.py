@@ -97,15 +97,13 @@ def wine(session: nox.Session) -> None:
     windows = wine_options(options.rest)
     place = str(environments_folder(session) / "wine")
     with prepared(session, options) as environment:
-        made = run(
-            session, environment, "conformance.wine", *windows.tool, "make", *windows.interpreter, "--into", place
-        )
+        made = run(session, environment, "tools.wine", *windows.tool, "make", *windows.interpreter, "--into", place)
         if made != 0:
             quit_with(session, HARNESS, "the Windows environment could not be made; why is said above")
         commit = source_commit(ROOT)
         told = () if commit is None else ("--set", f"CONFORMANCE_GIT_COMMIT={commit}")
         words = ("run", "--env", place, *told, "--", "python", "-m", "conformance", "run", "--lane", windows.lane)
-        hand_on(session, run(session, environment, "conformance.wine", *windows.tool, *words, *windows.rest))
+        hand_on(session, run(session, environment, "tools.wine", *windows.tool, *words, *windows.rest))
 
 
 @nox.session(venv_backend="none")
@@ -135,7 +133,7 @@ def ops(session: nox.Session) -> None:
     """Builds DeepSpeed's compiled ops once, for the cells that need one: -- --list, -- OP..., --deadline S"""
     options = options_of(session)
     with prepared(session, options) as environment:
-        hand_on(session, run(session, environment, "conformance.ops", *options.rest), OPS_MEANINGS)
+        hand_on(session, run(session, environment, "tools.ops", *options.rest), OPS_MEANINGS)
 
 
 @nox.session(venv_backend="none")
@@ -145,7 +143,7 @@ def bench(session: nox.Session) -> None:
     subject, rest = subject_of(options.rest, ("ranks", "transport"))
     mpi, groups = (options.mpi, options.mpi_groups) if subject == "transport" else (None, ())
     with prepared(session, options, *groups) as environment:
-        hand_on(session, run(session, environment, f"conformance.benchmarks.{subject}", *rest, mpi=mpi))
+        hand_on(session, run(session, environment, f"tools.benchmarks.{subject}", *rest, mpi=mpi))
 
 
 @nox.session(venv_backend="none")
@@ -158,7 +156,7 @@ def bisect(session: nox.Session) -> None:
     if options.torch_index not in (None, "none") and named_in(options.rest, "--package") == ("torch",):
         words += ["--index-url", str(options.torch_index)]
     with prepared(session, options, *options.integration_groups, *groups) as environment:
-        code = run(session, environment, "conformance.bisect", *words, *options.rest, mpi=mpi)
+        code = run(session, environment, "tools.bisect", *words, *options.rest, mpi=mpi)
         hand_on(session, code, BISECT_MEANINGS)
 
 
@@ -196,7 +194,7 @@ def update(session: nox.Session) -> None:
     lane = ("conformance", "run", "--lane", asked.lane, "--stack", options.stack, "--profile", "smoke", *asked.rest)
     with prepared(session, options) as old:
         words = (options.stack, *asked.packages, "--matrices", str(here / "matrices"))
-        code = run(session, old, "conformance.newer", *words)
+        code = run(session, old, "tools.newer", *words)
         if code == NOTHING_NEWER:
             return
         hand_on(session, code)
@@ -335,7 +333,7 @@ class WineOptions:
 
     Attributes:
         lane: a Windows lane.
-        tool: options of `python -m conformance.wine` itself.
+        tool: options of `python -m tools.wine` itself.
         interpreter: options of its `make`.
         rest: for the lane.
     """

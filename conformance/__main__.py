@@ -14,9 +14,9 @@ import pytest
 
 from conformance.matrix import MATRICES, MatrixError, load_matrix
 from conformance.matrix.durations import durations_of, write_durations
-from conformance.pipeline.exit_code import ExitCode
-from conformance.pipeline.known_ranges import contradictions
-from conformance.records import RecordFileError, read_records
+from conformance.model.exit_code import ExitCode
+from conformance.model.record import RecordFileError, read_records
+from conformance.run.known_ranges import contradictions
 from reports import SourceError, read_sources
 
 ROOT = Path(__file__).resolve().parents[1]

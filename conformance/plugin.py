@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from conformance.case import plan_of
 from conformance.matrix import MatrixError
 from conformance.matrix.stack import DEFAULT_STACK
-from conformance.pipeline.exit_code import ExitCode
-from conformance.pipeline.record_file import ReportFolderError
-from conformance.records import RecordFileError
+from conformance.model.case import plan_of
+from conformance.model.exit_code import ExitCode
+from conformance.model.record import RecordFileError
+from conformance.run.record_file import ReportFolderError
 
 if TYPE_CHECKING:
-    from conformance.pipeline.lane_run import LaneRun
+    from conformance.run.lane_run import LaneRun
 
 SUITES: Final = Path(__file__).with_name("suites")
 LANE_RUN: Final[pytest.StashKey[LaneRun]] = pytest.StashKey()
@@ -70,8 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("lane") is None:
         return
     # Only a lane run pays for these: the harness's own tests load this plugin too.
-    from conformance.pipeline.controller import Controller
-    from conformance.pipeline.lane_run import LaneRun
+    from conformance.run.controller import Controller
+    from conformance.run.lane_run import LaneRun
 
     try:
         run = config.stash[LANE_RUN] = LaneRun.from_config(config)

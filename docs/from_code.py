@@ -14,17 +14,17 @@ from typing import Any, Final
 import pydantic
 
 from conformance import plugin
-from conformance.cells import Cell, axis_text
 from conformance.matrix import load_matrix
 from conformance.matrix.known_issue import KnownIssueFile
 from conformance.matrix.lane import LaneFile
 from conformance.matrix.rule import RuleFile, UncoveredFile
 from conformance.matrix.stack import StackFile
 from conformance.matrix.suite import SuiteFile
-from conformance.pipeline.exit_code import ExitCode
-from conformance.records import Record
-from conformance.run_header import RunHeader
-from conformance.verdicts import MAY_BE_KNOWN, UNEXPECTED, Verdict
+from conformance.model.cell import Cell, axis_text
+from conformance.model.exit_code import ExitCode
+from conformance.model.record import Record
+from conformance.model.run_header import RunHeader
+from conformance.model.verdict import MAY_BE_KNOWN, UNEXPECTED, Verdict
 from docs.fields import fields, meanings_of, models_in
 from reports.words import MEANING
 
@@ -41,9 +41,9 @@ FILES: Final[Mapping[str, type[pydantic.BaseModel]]] = {
 
 PROGRAMS: Final = (
     ("conformance",),
-    ("conformance.ops",),
-    ("conformance.bisect",),
-    ("conformance.wine",),
+    ("tools.ops",),
+    ("tools.bisect",),
+    ("tools.wine",),
     ("reports", "build"),
     ("reports", "diff"),
     ("reports", "announce"),

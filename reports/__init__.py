@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from conformance.records import Record
-from conformance.run_header import RunHeader
+from conformance.model.record import Record
+from conformance.model.run_header import RunHeader
 from reports.formats import badges, ctrf, html, junit, markdown
 from reports.history import Past, past_of
 from reports.matrix import Matrix, Problem

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pydantic
 
-from conformance.cells import matches
-from conformance.records import Frozen
-from conformance.verdicts import Verdict
+from conformance.model.cell import matches
+from conformance.model.record import Frozen
+from conformance.model.verdict import Verdict
 from reports.matrix import UNTESTED, AxisValue, Cell, Column, Matrix, Slot, Tally
 
 HEADLINES = Path(__file__).with_name("headlines.toml")

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import Final
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.groups import NOT_TESTED, Group, groups
 from reports.matrix import Column, Matrix, Tally
 

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import UNTESTED, Column, Matrix, Slot
 
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from conformance.records import KnownIssueText, Record
-from conformance.verdicts import Verdict
+from conformance.model.record import KnownIssueText, Record
+from conformance.model.verdict import Verdict
 from reports.matrix import Cell, Column, ColumnKey, Matrix
 
 NEEDS_A_LOOK = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.FAIL, Verdict.XPASS, Verdict.ERROR)

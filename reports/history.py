@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Column, Matrix, Tally
 
 

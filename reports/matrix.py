@@ -8,8 +8,8 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from conformance.records import Host, Record, RuleText
-from conformance.verdicts import Verdict
+from conformance.model.record import Host, Record, RuleText
+from conformance.model.verdict import Verdict
 
 AxisValue = str | int | float | bool
 

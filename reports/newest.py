@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conformance.records import Record
-from conformance.run_header import RunHeader
+from conformance.model.record import Record
+from conformance.model.run_header import RunHeader
 from reports.matrix import ColumnKey
 from reports.merge import by_column
 from reports.read import Sources

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from conformance.records import Record
-from conformance.verdicts import Verdict
+from conformance.model.record import Record
+from conformance.model.verdict import Verdict
 from reports.answers import headline_groups
 from reports.embed import Pool, squeezed
 from reports.history import Past, of_column

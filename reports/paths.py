@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from conformance.records import Record
-from conformance.run_header import RunHeader
+from conformance.model.record import Record
+from conformance.model.run_header import RunHeader
 
 Told = TypeVar("Told", Record, RunHeader)
 

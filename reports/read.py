@@ -12,8 +12,8 @@ from pathlib import Path
 import pydantic
 import pydantic_core
 
-from conformance.records import SCHEMA_VERSION, Record
-from conformance.run_header import FILE_PATTERNS, RunHeader, RunHeaderError, read_header
+from conformance.model.record import SCHEMA_VERSION, Record
+from conformance.model.run_header import FILE_PATTERNS, RunHeader, RunHeaderError, read_header
 from reports.matrix import Problem
 
 RECORD_PATTERNS = ("*.jsonl", "*.jsonl.gz")

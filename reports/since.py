@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Cell, Column, Matrix
 
 PACKAGE = "deepspeed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Slot
 
 MEANING: dict[Verdict, str] = {

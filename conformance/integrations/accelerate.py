@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from conformance.integrations import master_weights
 from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.protocol import Batch
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 
 
 class ClientState:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.engine_session import EngineSession
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 
 
 class BareDeepSpeed:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import deepspeed
 
 from conformance.integrations.mpi_port import agree_on_port
+from conformance.model.setting import Setting
 from conformance.reference import mpi_transport
-from conformance.setting import Setting
 
 
 def init_distributed(setting: Setting) -> None:

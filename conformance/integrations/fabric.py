@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from conformance.integrations.engine_session import EngineSession
 from conformance.integrations.protocol import Batch
+from conformance.model.setting import Setting
 from conformance.reference import load_config, shutdown
 from conformance.reference.fabric import FabricStrategy
-from conformance.setting import Setting
 
 
 class FabricSession(EngineSession):

@@ -10,9 +10,9 @@ from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
 from conformance.integrations.trainer_session import TrainerSession
+from conformance.model.setting import Setting
 from conformance.reference import load_config, shutdown
 from conformance.reference.lightning import TrainerStrategy
-from conformance.setting import Setting
 
 
 class Lightning:

@@ -11,8 +11,8 @@ from pytorch_lightning.strategies import DeepSpeedStrategy, Strategy
 
 from conformance.integrations.lightning import Lightning
 from conformance.integrations.trainer_session import TrainerSession
-from conformance.setting import Setting
-from conformance.verdicts import Unsupported
+from conformance.model.setting import Setting
+from conformance.model.verdict import Unsupported
 
 REFUSAL = "The DeepSpeed strategy is only supported on CUDA GPUs but `CPUAccelerator` is used."
 """What it says to a CPU: that it refuses is documented, so that the cell is UNSUPPORTED with this text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.ranks import ports
+from conformance.ranks.pool import ports
 
 _reserved: list[ports.Port] = []
 """Ports that this process holds until it ends."""

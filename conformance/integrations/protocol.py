@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from conformance.integrations.engine_session import EngineSession
+from conformance.model.setting import Setting
 from conformance.reference import initialize
-from conformance.setting import Setting
 
 
 class Reference:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.transformers_session import TransformersSession
-from conformance.setting import Setting
-from conformance.verdicts import Unsupported
+from conformance.model.setting import Setting
+from conformance.model.verdict import Unsupported
 
 MAX_STEPS = 10_000
 """More than any scenario takes; the Trainer wants to be told."""

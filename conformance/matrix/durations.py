@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from conformance.matrix.errors import MatrixError
-from conformance.records import Record
+from conformance.model.record import Record
 
 FILE_NAME = "durations.json"
 

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import pydantic
 from packaging.specifiers import SpecifierSet
 
-from conformance.cells import Cell, matches
 from conformance.matrix.stack import Specifier
-from conformance.records import Frozen, KnownIssueText
+from conformance.model.cell import Cell, matches
+from conformance.model.record import Frozen, KnownIssueText
 
 
 def _pattern(value: str) -> str:

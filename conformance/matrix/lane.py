@@ -7,7 +7,7 @@ from typing import Literal
 import pydantic
 
 from conformance.matrix.suite import Name
-from conformance.records import Frozen
+from conformance.model.record import Frozen
 
 Transport = Literal["gloo", "nccl", "mpi"]
 

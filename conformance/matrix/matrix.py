@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from conformance import integrations
-from conformance.cells import Cell, matches
 from conformance.matrix.durations import read_durations
 from conformance.matrix.errors import MatrixError
 from conformance.matrix.known_issue import KnownIssue, KnownIssueFile
@@ -17,6 +16,7 @@ from conformance.matrix.rule import Rule, RuleFile, UncoveredFile
 from conformance.matrix.stack import StackFile
 from conformance.matrix.suite import CaseModel, SuiteFile, holds
 from conformance.matrix.toml_file import read_toml
+from conformance.model.cell import Cell, matches
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 UNCOVERED = "uncovered.toml"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pydantic
 
-from conformance.records import Frozen, RuleText
+from conformance.model.record import Frozen, RuleText
 
 RuleId = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]+-\d{2,3}$")]
 

@@ -8,7 +8,7 @@ import pydantic
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from conformance.records import Frozen
+from conformance.model.record import Frozen
 
 
 def _version(value: str) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import pydantic
 
-from conformance.records import Frozen
-from conformance.setting import Axes, AxisValue
+from conformance.model.record import Frozen
+from conformance.model.setting import Axes, AxisValue
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 FORBIDDEN_IN_VALUE = set("[],=*?\"'") | {" "}

@@ -12,12 +12,12 @@ from conformance.ranks.job import Job
 from conformance.ranks.outcome import Outcome, RankError, RankReport, RankStatus
 
 if TYPE_CHECKING:
-    from conformance.ranks.opening import open_pool
-    from conformance.ranks.pool import RankPool
+    from conformance.ranks.pool.opening import open_pool
+    from conformance.ranks.pool.pool import RankPool
 
 __all__ = ["Job", "Outcome", "RankError", "RankPool", "RankReport", "RankStatus", "open_pool"]
 
-_FOR_THE_HARNESS = {"open_pool": "conformance.ranks.opening", "RankPool": "conformance.ranks.pool"}
+_FOR_THE_HARNESS = {"open_pool": "conformance.ranks.pool.opening", "RankPool": "conformance.ranks.pool.pool"}
 """Names that ranks, which import this package too, have no use for."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from conformance.setting import Observation
+from conformance.model.setting import Observation
 
 
 class RankStatus(enum.StrEnum):

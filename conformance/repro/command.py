@@ -9,10 +9,10 @@ from pathlib import Path
 
 from conformance import integrations
 from conformance.matrix import MATRICES, Matrix, MatrixError, load_matrix
-from conformance.pipeline.exit_code import ExitCode
-from conformance.records import Record, RecordFileError, read_records
+from conformance.model.exit_code import ExitCode
+from conformance.model.record import Record, RecordFileError, read_records
+from conformance.model.verdict import NotRun
 from conformance.repro.script import Wanted, check_of, script
-from conformance.verdicts import NotRun
 
 BARE = "deepspeed"
 """What an upstream report wants: DeepSpeed with nothing around it."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.ranks.environment import without_launcher
-from conformance.setting import Setting
-from conformance.verdicts import NotRun, Unsupported
+from conformance.model.setting import Setting
+from conformance.model.verdict import NotRun, Unsupported
+from conformance.ranks.pool.variables import without_launcher
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from conformance import integrations
-from conformance.case import Step, plan_of
-from conformance.cells import Cell
 from conformance.matrix import Matrix
 from conformance.matrix.lane import Lane
+from conformance.model.case import Step, plan_of
+from conformance.model.cell import Cell
 from conformance.repro import runner
 from conformance.repro.flatten import Flat, Imported, NotFlat, Source, Symbol, flatten, parse, source_of
 from conformance.repro.folding import Known

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from conformance.model.setting import Observation
+from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.setting import Observation
 from conformance.suites.training import REFUSED
-from conformance.verdicts import Unsupported
 
 MLP = {"total": 5417, "tensors": 6, "matrices": 3}
 """The MLP's weights, its tensors, and those that stage 3 partitions under the threshold of `training.config`."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from conformance.setting import Observation
+from conformance.model.setting import Observation
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from conformance.setting import Observation
+from conformance.model.setting import Observation
 
 TOLERANCE = 1e-6
 """Largest difference of a weight from the plain steps, in float32.

@@ -7,7 +7,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from conformance.ranks import shared_memory_op
+from conformance.ranks.inside import shared_memory_op
 from conformance.suites.launching import report
 from conformance.suites.observing import prove, starter, tiny_config, tiny_model
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conformance.ranks import shared_memory_op
+from conformance.ranks.inside import shared_memory_op
 from conformance.suites.launching import report
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from conformance.ranks.environment import without_launcher
-from conformance.ranks.excerpt import excerpt
-from conformance.setting import Observation, Setting
+from conformance.model.setting import Observation, Setting
+from conformance.ranks.pool.excerpt import excerpt
+from conformance.ranks.pool.variables import without_launcher
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "conformance.suites.launched"

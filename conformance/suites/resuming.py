@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from conformance.integrations.protocol import Session
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.setting import Axes, Observation, Setting
 from conformance.suites import training
-from conformance.verdicts import Unsupported
 
 BEFORE = 3
 """Optimizer steps before the save."""

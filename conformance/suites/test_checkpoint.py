@@ -10,8 +10,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Step, case
-from conformance.setting import Axes, Observation, Setting
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.suites import checks, training
 from conformance.suites.resuming import (
     AFTER,
@@ -24,7 +25,6 @@ from conformance.suites.resuming import (
     resumed_run,
     saved_run,
 )
-from conformance.verdicts import Unsupported
 
 CLIENT_STATE = {"epoch": 7, "text": "Grüße", "nested": {"list": [1, 2.5, None]}}
 COUNTS = {"global_steps": BEFORE, "global_samples": BEFORE * 16, "skipped_steps": 0}

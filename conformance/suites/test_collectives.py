@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conformance.case import case
-from conformance.setting import Axes, Observation, Setting
+from conformance.model.case import case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.suites import checks
 from conformance.suites.resuming import attempt
-from conformance.verdicts import Unsupported
 
 Array = NDArray[Any]
 

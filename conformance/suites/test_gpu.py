@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.case import case
+from conformance.model.case import case
+from conformance.model.setting import Axes, Observation, Setting
 from conformance.oracle.question import Question
-from conformance.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
 from conformance.suites.test_zero import finish, same_training
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from conformance.case import case
-from conformance.setting import Axes, Observation, Setting
+from conformance.model.case import case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.suites.circumstances import without_module
 from conformance.suites.expecting import TORCH_ADAMW, assert_refused, assert_same_everywhere, assert_works, proofs_in
 from conformance.suites.observing import (
@@ -34,7 +35,6 @@ from conformance.suites.observing import (
     tiny_config,
     tiny_model,
 )
-from conformance.verdicts import Unsupported
 
 NO_MODEL = "deepspeed.initialize requires a model"
 NO_CONFIG = "DeepSpeed requires --deepspeed_config to specify configuration file"

@@ -15,14 +15,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Step, case
-from conformance.setting import Axes, Observation, Setting
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.suites import checks, resuming, training
 from conformance.suites.observing import attempt, class_of
 from conformance.suites.resuming import AFTER, BEFORE
 from conformance.suites.test_launch import VARIABLES, mpi_is
 from conformance.suites.test_zero import same_training
-from conformance.verdicts import Unsupported
 
 # --- starting as the documentation shows ---------------------------------------------------------------------------
 

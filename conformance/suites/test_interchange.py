@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Step, case
-from conformance.lanes import bundles
-from conformance.setting import Axes, Observation, Setting
+from conformance.hosts import bundles
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
 
 BEFORE = 3

@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Step, case
-from conformance.ranks import ports
-from conformance.setting import Axes, Observation, Setting
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import NotRun
+from conformance.ranks.pool import ports
 from conformance.suites import stand_in_mpi
 from conformance.suites.circumstances import hostname_command, within, without_module
 from conformance.suites.expecting import assert_raised, assert_refused, assert_works, proofs_in, raised_class
 from conformance.suites.launching import launch
 from conformance.suites.observing import attempt, prove, starter, tiny_config, tiny_model
-from conformance.verdicts import NotRun
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 REFERENCE = "conformance.reference.errors"

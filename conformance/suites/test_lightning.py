@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Step, case
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
 from conformance.suites.launching import launch
 from conformance.suites.resuming import AFTER, BEFORE, attempt, question
-from conformance.verdicts import Unsupported
 
 CHECKPOINTS = "checkpoints"
 """Name of the folder, in the cell's folder, where Trainer saves."""

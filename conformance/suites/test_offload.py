@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.case import Step, case
+from conformance.model.case import Step, case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
 from conformance.suites.resuming import attempt, question, resumed_run, saved_run
-from conformance.verdicts import Unsupported
 
 SHAPES = {
     "mlp": checks.MLP,

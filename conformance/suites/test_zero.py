@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from conformance.case import case
+from conformance.model.case import case
+from conformance.model.setting import Axes, Observation, Setting
+from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Optimizer, Question
-from conformance.setting import Axes, Observation, Setting
 from conformance.suites import checks, training
 from conformance.suites.resuming import attempt
-from conformance.verdicts import Unsupported
 
 
 def train(setting: Setting) -> Observation:

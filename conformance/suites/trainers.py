@@ -17,9 +17,9 @@ from torch import Tensor
 from conformance import models
 from conformance.integrations import master_weights
 from conformance.integrations.lightning import make_trainer
+from conformance.model.setting import Observation, Setting
 from conformance.oracle.question import Question
 from conformance.reference.lightning import TrainerStrategy
-from conformance.setting import Observation, Setting
 from conformance.suites import training
 
 DECAY = 0.8

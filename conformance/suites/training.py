@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.integrations.protocol import Session
+from conformance.model.setting import Axes, Observation, Setting
 from conformance.oracle.question import Optimizer, Question
-from conformance.setting import Axes, Observation, Setting
 
 STEPS = 4
 CLIPPING = 0.2

@@ -18,7 +18,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Cell, Column, Matrix, Slot
 from reports.times import instant
 from reports.words import detail, message

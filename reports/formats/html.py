@@ -18,7 +18,7 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports import answers, pack, words
 from reports.answers import Answer
 from reports.by_integration import by_integration

@@ -20,7 +20,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Cell, Column, Matrix, Slot
 from reports.times import instant
 from reports.words import detail, message

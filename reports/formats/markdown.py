@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.answers import Answer, answer, headline_groups
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, groups
 from reports.matrix import Matrix

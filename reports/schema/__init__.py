@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from conformance.records import json_schema
+from conformance.model.record import json_schema
 
 FILE = Path(__file__).with_name("record.schema.json")
 

@@ -13,10 +13,10 @@ import pytest
 
 import conformance.reference
 from conformance.matrix import load_matrix
-from conformance.pipeline.exit_code import ExitCode
-from conformance.records import Provenance, Record, to_line
-from conformance.run_header import RunHeader, to_text
-from conformance.verdicts import Verdict
+from conformance.model.exit_code import ExitCode
+from conformance.model.record import Provenance, Record, to_line
+from conformance.model.run_header import RunHeader, to_text
+from conformance.model.verdict import Verdict
 from tests.reports import factory
 
 pytest.importorskip("sphinx", reason="needs the packages of the group docs")

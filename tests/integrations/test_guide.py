@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance.integrations import registry
-from conformance.records import read_records
+from conformance.model.record import read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "integration"

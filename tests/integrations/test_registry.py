@@ -10,10 +10,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from conformance import integrations
-from conformance.cells import Cell
 from conformance.integrations import registry
-from conformance.pipeline.lane_run import drives
-from conformance.pipeline.run_cell import pip_line
+from conformance.model.cell import Cell
+from conformance.run.lane_run import drives
+from conformance.run.run_cell import pip_line
 
 
 def test_ours_are_found_by_name() -> None:

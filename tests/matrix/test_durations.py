@@ -8,7 +8,7 @@ import pytest
 
 from conformance.matrix import MatrixError
 from conformance.matrix.durations import durations_of, read_durations, write_durations
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from tests.reports.factory import record
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.matrix import MATRICES, MatrixError, load_matrix
 
-PLANTED = Path(__file__).resolve().parents[1] / "pipeline" / "planted" / "matrices"
+PLANTED = Path(__file__).resolve().parents[1] / "run" / "planted" / "matrices"
 
 
 @pytest.fixture

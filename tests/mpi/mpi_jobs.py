@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance.lanes import mpi_library
-from conformance.lanes.mpi_library import MpiLibrary
+from conformance.hosts import mpi_library
+from conformance.hosts.mpi_library import MpiLibrary
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.benchmarks import transport
-from conformance.benchmarks.transport import MIB, OPERATIONS, Measurement
-from conformance.lanes import mpi_library
-from conformance.verdicts import NotRun
+from conformance.hosts import mpi_library
+from conformance.model.verdict import NotRun
 from tests.mpi.mpi_jobs import Starter
+from tools.benchmarks import transport
+from tools.benchmarks.transport import MIB, OPERATIONS, Measurement
 
 
 def test_ratio_is_of_bandwidths() -> None:

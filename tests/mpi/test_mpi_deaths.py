@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from conformance.lanes.mpi_deaths import RankDeath, parse_deaths
-from conformance.lanes.mpi_library import Vendor
+from conformance.hosts.mpi_deaths import RankDeath, parse_deaths
+from conformance.hosts.mpi_library import Vendor
 from tests.mpi.mpi_jobs import HERE, Starter
 
 RULE = "=" * 83

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.lanes import mpi_library
-from conformance.lanes.mpi_library import Loaded, MpiLibrary
+from conformance.hosts import mpi_library
+from conformance.hosts.mpi_library import Loaded, MpiLibrary
+from conformance.model.verdict import NotRun
 from conformance.reference.errors import MpiError
-from conformance.verdicts import NotRun
 from tests.mpi.mpi_jobs import Starter
 
 VERSIONS = {

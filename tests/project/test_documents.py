@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.pipeline.exit_code import ExitCode
-from conformance.verdicts import Verdict
+from conformance.model.exit_code import ExitCode
+from conformance.model.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

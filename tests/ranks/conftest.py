@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from conformance.ranks import Job, Outcome, RankPool, RankReport, RankStatus, open_pool, watch
-from conformance.setting import Setting
+from conformance.model.setting import Setting
+from conformance.ranks import Job, Outcome, RankPool, RankReport, RankStatus, open_pool
+from conformance.ranks.pool import watch
 from tests.ranks.rank_support import descendants, statuses, wait_until
 
 JobMaker = Callable[..., Job]
@@ -84,7 +85,7 @@ def run(
         watched.append(time.perf_counter() - begin)
         return reports
 
-    monkeypatch.setattr("conformance.ranks.pool.watch", watch_and_time)
+    monkeypatch.setattr("conformance.ranks.pool.pool.watch", watch_and_time)
 
     def run_planted(scenario: str, **options: object) -> Outcome:
         job = make_job(scenario, **options)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from conformance.model.setting import Setting
 from conformance.ranks import Job, open_pool
-from conformance.setting import Setting
 
 
 def main() -> None:

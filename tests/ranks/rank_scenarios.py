@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 
 SLEEPER = "import time; time.sleep(600)"
 

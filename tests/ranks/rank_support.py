@@ -40,8 +40,8 @@ def _serves(process: psutil.Process) -> bool:
         return True
     if command and "conhost" in command[0].lower():  # Windows gives each console program one
         return True
-    # A forked rank has its keeper's command line, and its keeper for a parent.
-    return command[-1:] == ["keeper"] and parent_command[-1:] != ["keeper"]
+    # A forked rank has its agent's command line, and its agent for a parent.
+    return command[-1:] == ["agent"] and parent_command[-1:] != ["agent"]
 
 
 def wait_until(condition: Callable[[], bool], timeout: float) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.benchmarks import ranks
-from conformance.benchmarks.ranks import GIB, Measurement, MemoryMeter
+from tools.benchmarks import ranks
+from tools.benchmarks.ranks import GIB, Measurement, MemoryMeter
 
 
 def measurement(way: str, seconds: float, added: float = 0.1, memory: int = GIB) -> Measurement:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.lanes.mpi_library import MpiLibrary
+from conformance.hosts.mpi_library import MpiLibrary
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
 from tests.mpi.mpi_jobs import NONE, available
 from tests.ranks.rank_support import descendants, statuses, wait_until

@@ -12,11 +12,13 @@ from typing import Any
 import numpy
 import pytest
 
-from conformance.ranks import channel, environment, ports, processor
-from conformance.ranks.excerpt import excerpt
-from conformance.ranks.hub import Hub, Peer
-from conformance.ranks.plain import not_plain
-from conformance.ranks.rendezvous import await_open
+from conformance.ranks.inside import processor
+from conformance.ranks.inside.rendezvous import await_open
+from conformance.ranks.pool import ports, variables
+from conformance.ranks.pool.excerpt import excerpt
+from conformance.ranks.pool.hub import Hub, Peer
+from conformance.ranks.protocol import channel
+from conformance.ranks.protocol.plain import not_plain
 
 
 def test_a_reserved_port_is_given_to_no_one_else() -> None:
@@ -84,21 +86,21 @@ def test_waiting_for_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_variables_of_launchers_are_taken_out(name: str) -> None:
-    assert environment.without_launcher({name: "1", "PATH": "2"}) == {"PATH": "2"}
+    assert variables.without_launcher({name: "1", "PATH": "2"}) == {"PATH": "2"}
 
 
 @pytest.mark.parametrize(
     "name", ["HOME", "OMPI_ALLOW_RUN_AS_ROOT", "I_MPI_ROOT", "I_MPI_FABRICS", "MSMPI_BIN", "OMP_NUM_THREADS", "RANKING"]
 )
 def test_other_variables_are_kept(name: str) -> None:
-    assert environment.without_launcher({name: "1"}) == {name: "1"}
+    assert variables.without_launcher({name: "1"}) == {name: "1"}
 
 
 def test_variables_are_set_and_unset() -> None:
-    assert environment.overlaid({"A": "1", "B": "2"}, {"A": None, "C": "3", "B": "4"}) == {"B": "4", "C": "3"}
-    assert environment.needs_fresh_interpreter({"DS_ACCELERATOR": "cpu"})
-    assert environment.needs_fresh_interpreter({"CUDA_VISIBLE_DEVICES": None})
-    assert not environment.needs_fresh_interpreter({"LOCAL_RANK": None, "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "1"})
+    assert variables.overlaid({"A": "1", "B": "2"}, {"A": None, "C": "3", "B": "4"}) == {"B": "4", "C": "3"}
+    assert variables.needs_fresh_interpreter({"DS_ACCELERATOR": "cpu"})
+    assert variables.needs_fresh_interpreter({"CUDA_VISIBLE_DEVICES": None})
+    assert not variables.needs_fresh_interpreter({"LOCAL_RANK": None, "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "1"})
 
 
 class Text(str):
@@ -144,7 +146,7 @@ def heard_by(hub: Hub) -> tuple[list[Any], Peer, int, str]:
     heard: list[Any] = []
     peer = Peer(channel.new_secret(), heard.append)
     hub.expect(peer)
-    return heard, peer, hub.door.port, peer.secret
+    return heard, peer, hub.listener.port, peer.secret
 
 
 def test_messages_arrive_whole_and_in_order(hub: Hub) -> None:
@@ -161,7 +163,7 @@ def test_messages_arrive_whole_and_in_order(hub: Hub) -> None:
     assert not peer.send("too late")
 
 
-def test_strangers_neither_get_in_nor_hold_anything_up(hub: Hub) -> None:
+def test_unauthenticated_neither_get_in_nor_hold_anything_up(hub: Hub) -> None:
     heard, _, port, secret = heard_by(hub)
     silent = socket.create_connection(("127.0.0.1", port))
     wrong = channel.connect(port, channel.new_secret())

@@ -88,13 +88,13 @@ def test_ranks_that_cannot_be_cleaned_are_not_used_again(pool: RankPool, make_jo
 
 def test_ranks_are_started_ahead(pool: RankPool, make_job: JobMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    started = [crew.ready for crew in pool._crews]  # type: ignore[attr-defined]
+    started = [group.ready for group in pool._groups]  # type: ignore[attr-defined]
     assert len(started) == 2
     pool.run(make_job("echo"))
     pool.expect([4])
-    waiting = pool._crews  # type: ignore[attr-defined]
-    assert sum(not crew.jobs for crew in waiting) == 2
-    assert wait_until(lambda: pool.hub.poll(0.05) or all(crew.ready for crew in waiting), 20.0)  # type: ignore[attr-defined]
+    waiting = pool._groups  # type: ignore[attr-defined]
+    assert sum(not group.jobs for group in waiting) == 2
+    assert wait_until(lambda: pool.hub.poll(0.05) or all(group.ready for group in waiting), 20.0)  # type: ignore[attr-defined]
     assert pool.run(make_job("echo", world=4)).mode == "reused"
 
 
@@ -102,7 +102,7 @@ def test_there_are_spare_ranks_while_jobs_end_theirs(
     pool: RankPool, make_job: JobMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unused() -> int:
-        return sum(not crew.jobs for crew in pool._crews)  # type: ignore[attr-defined]
+        return sum(not group.jobs for group in pool._groups)  # type: ignore[attr-defined]
 
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     pool.run(make_job("echo"))

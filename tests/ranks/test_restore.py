@@ -7,7 +7,7 @@ import sys
 
 PLANTED = """
 import sys, types
-import conformance.ranks.restore as restore
+import conformance.ranks.inside.restore as restore
 
 source = '''
 total = 0
@@ -34,14 +34,14 @@ module = types.ModuleType("planted")
 exec(compile(source, "planted", "exec"), vars(module))
 module.Init.__module__ = "planted"
 sys.modules["planted"] = module
-picture = restore.Picture({"planted"})
+snapshot = restore.Snapshot({"planted"})
 for _ in range(3):
     module.total += 1
     module.seen.append(1)
     module.Init.next += 1
     module.late = True
     answers = [module.number(), module.Init().method(), module.Init.helper()]
-    left = picture.restore()
+    left = snapshot.restore()
     assert not left, left
     assert answers == [1, 1, 1], answers
     assert (module.total, module.seen, module.Init.next, hasattr(module, "late")) == (0, [], 0, False)
@@ -64,11 +64,12 @@ import deepspeed
 import psutil
 import torch
 
-import conformance.ranks.restore as restore
-from conformance.ranks import ports, warm
+import conformance.ranks.inside.restore as restore
+from conformance.ranks.inside import warm
+from conformance.ranks.pool import ports
 
 warm.up(["torch", "deepspeed"])
-picture = restore.Picture({"deepspeed"})
+snapshot = restore.Snapshot({"deepspeed"})
 
 
 class Odd(type):
@@ -91,14 +92,14 @@ for stage in (0, 1, 2, 3) * 2:
     engine.backward(engine(torch.randn(4, 8)).sum())
     engine.step()
     del engine
-    left = picture.restore()
+    left = snapshot.restore()
     assert not left, left
     threads.append(psutil.Process().num_threads())
 import tqdm
 
 list(tqdm.tqdm(range(2)))
 assert tqdm.tqdm.monitor is not None
-assert not picture.restore()
+assert not snapshot.restore()
 print("threads", *threads)
 """
 

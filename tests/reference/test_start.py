@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from conformance.lanes import mpi_library
-from conformance.verdicts import NotRun
+from conformance.hosts import mpi_library
+from conformance.model.verdict import NotRun
 from tests.reference.processes import PROGRAMS, ROOT, environment, program, ranks, results, run
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from conformance.records import GpuInfo, Host, KnownIssueText, Provenance, RankRecord, Record, RuleText
-from conformance.run_header import RunHeader
-from conformance.verdicts import Verdict
+from conformance.model.record import GpuInfo, Host, KnownIssueText, Provenance, RankRecord, Record, RuleText
+from conformance.model.run_header import RunHeader
+from conformance.model.verdict import Verdict
 
 COMMIT = "5f3c9f0c1de8f0d8f3a5b1c2d3e4f5a6b7c8d9e0"
 STARTED = datetime.datetime(2026, 3, 1, 2, 0, tzinfo=datetime.UTC)

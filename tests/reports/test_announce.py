@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from conformance.records import Record, to_line
-from conformance.verdicts import Verdict
+from conformance.model.record import Record, to_line
+from conformance.model.verdict import Verdict
 from reports.announce import LONGEST, announce, body
 from reports.cli import OK, USAGE, main
 from reports.compare import Difference, compare

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.answers import MEANING, Answer, CellChoice, answer, headline_groups
 from reports.matrix import UNTESTED
 from reports.merge import merge, parse_cell_id

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 import reports
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.matrix import Matrix, Problem
 from tests.reports import factory
 

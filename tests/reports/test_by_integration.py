@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.records import KnownIssueText, Record
-from conformance.run_header import RunHeader
-from conformance.verdicts import Verdict
+from conformance.model.record import KnownIssueText, Record
+from conformance.model.run_header import RunHeader
+from conformance.model.verdict import Verdict
 from reports.by_integration import IntegrationView, by_integration
 from reports.formats import html
 from reports.merge import merge

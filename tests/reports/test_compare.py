@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.records import Record, to_line
-from conformance.run_header import to_text
-from conformance.verdicts import Verdict
+from conformance.model.record import Record, to_line
+from conformance.model.run_header import to_text
+from conformance.model.verdict import Verdict
 from reports.compare import Change, compare
 from reports.history import of_column, past_of
 from reports.merge import merge

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.formats import ctrf
 from reports.merge import merge
 from tests.reports import factory

@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from conformance.records import KnownIssueText, Record, RuleText
-from conformance.verdicts import Verdict
+from conformance.model.record import KnownIssueText, Record, RuleText
+from conformance.model.verdict import Verdict
 from reports import pack
 from reports.formats import html
 from reports.matrix import Problem

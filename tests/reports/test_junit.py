@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.formats import junit
 from reports.merge import merge
 from tests.reports import factory

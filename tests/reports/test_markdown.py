@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.formats import markdown
 from reports.formats.markdown import code, escape
 from reports.matrix import Problem

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.records import Record, to_line
-from conformance.verdicts import UNEXPECTED, Verdict
+from conformance.model.record import Record, to_line
+from conformance.model.verdict import UNEXPECTED, Verdict
 from reports.merge import merge, parse_cell_id
 from tests.reports import factory
 

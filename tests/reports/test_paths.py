@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.records import Record, to_line
-from conformance.verdicts import Verdict
+from conformance.model.record import Record, to_line
+from conformance.model.verdict import Verdict
 from reports import paths
 from tests.reports import factory
 
@@ -20,7 +20,7 @@ FileExistsError: [Errno 17] File exists: '/tmp/conformance-r6gnk48i/checkpoint/g
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (TRACEBACK.splitlines()[1], '  File "conformance/ranks/member.py", line 113, in run'),
+        (TRACEBACK.splitlines()[1], '  File "conformance/ranks/inside/worker.py", line 113, in run'),
         (TRACEBACK.splitlines()[2], '  File "site-packages/torch/nn/modules/module.py", line 1, in forward'),
         (TRACEBACK.splitlines()[3], '  File "python/shutil.py", line 561, in copytree'),
         (TRACEBACK.splitlines()[4], '  File "python/shutil.py", line 561, in copytree'),

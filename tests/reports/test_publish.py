@@ -10,9 +10,9 @@ import pytest
 
 from conformance.matrix import load_matrix
 from conformance.matrix.known_issue import KnownIssue
-from conformance.records import Record
-from conformance.run_header import RunHeader
-from conformance.verdicts import Verdict
+from conformance.model.record import Record
+from conformance.model.run_header import RunHeader
+from conformance.model.verdict import Verdict
 from reports.cli import USAGE, main
 from reports.publish import PublishError, publish
 from reports.read import Sources, read_sources

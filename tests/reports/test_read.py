@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.records import to_line
-from conformance.run_header import to_text
+from conformance.model.record import to_line
+from conformance.model.run_header import to_text
 from reports.read import PROBLEMS_A_FILE, SourceError, read_record_file, read_sources
 from tests.reports import factory
 

@@ -10,9 +10,9 @@ import pydantic
 import pytest
 from packaging.version import Version
 
-from conformance.records import Record, to_line
-from conformance.run_header import RunHeader, RunHeaderError, read_header, to_text
-from conformance.verdicts import Verdict
+from conformance.model.record import Record, to_line
+from conformance.model.run_header import RunHeader, RunHeaderError, read_header, to_text
+from conformance.model.verdict import Verdict
 from reports import schema
 from tests.reports import factory
 

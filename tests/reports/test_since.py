@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.records import Record
-from conformance.verdicts import Verdict
+from conformance.model.record import Record
+from conformance.model.verdict import Verdict
 from reports.formats import html, markdown
 from reports.merge import merge
 from reports.pack import index

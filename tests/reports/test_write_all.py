@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from conformance.verdicts import Verdict
+from conformance.model.verdict import Verdict
 from reports.formats import badges
 from reports.merge import merge
 from reports.writing import WriteError, write_text

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from conformance.__main__ import main
-from conformance.cells import Cell
 from conformance.matrix import load_matrix
+from conformance.model.cell import Cell
 from conformance.repro.script import Wanted, check_of, script
 
 MATRIX = load_matrix()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import trajectory
 from conformance.suites import test_checkpoint, training
 from conformance.suites.resuming import AFTER, BEFORE, question
-from conformance.verdicts import Unsupported
 
 ERROR = (
     "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 2 but the current world size is 1. No."

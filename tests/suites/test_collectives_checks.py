@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.suites import test_collectives
-from conformance.verdicts import Unsupported
 
 AXES = {"operation": "all_to_all_single", "dtype": "fp32", "shape": "odd", "members": "subgroup", "world": 3}
 

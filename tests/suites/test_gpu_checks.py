@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from conformance.model.setting import Axes
 from conformance.oracle.trajectory import DTYPES, trajectory
-from conformance.setting import Axes
 from conformance.suites import test_gpu, training
 
 AXES: Axes = {"stage": 2, "dtype": "fp32", "world": 2}

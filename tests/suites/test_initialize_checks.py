@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.suites import test_initialize as suite
-from conformance.verdicts import Unsupported
 from tests.suites.planted import proof, proofs, refused, returned
 
 STEP_LR = "torch.optim.lr_scheduler.StepLR"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.suites import resuming
 from conformance.suites import test_integrations as suite
-from conformance.verdicts import Unsupported
 from tests.suites.planted import refused, returned
 from tests.suites.test_zero_checks import right
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import NotRun
 from conformance.suites import test_launch as suite
-from conformance.verdicts import NotRun
 from tests.suites.planted import proof, refused, returned
 
 TOPOLOGY, TRANSPORT = "TopologyError", "TransportError"

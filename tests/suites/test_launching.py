@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance.setting import Setting
+from conformance.model.setting import Setting
 from conformance.suites import launching
 
 WORKER = """

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import trajectory
 from conformance.suites import test_lightning as suite
 from conformance.suites import training
 from conformance.suites.resuming import AFTER, BEFORE
-from conformance.verdicts import Unsupported
 from tests.suites.test_training_checks import AXES, right
 
 Observations = list[dict[str, Any]]

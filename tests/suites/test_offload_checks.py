@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.suites import test_offload
-from conformance.verdicts import Unsupported
 
 WIDE = 1352430
 

@@ -7,9 +7,9 @@ import inspect
 from pathlib import Path
 
 from conformance import suites
-from conformance.case import plan_of
 from conformance.matrix import load_matrix
-from conformance.verdicts import NotRun
+from conformance.model.case import plan_of
+from conformance.model.verdict import NotRun
 
 SUITES = Path(suites.__file__).parent
 

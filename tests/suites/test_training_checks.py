@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import DTYPES, trajectory
 from conformance.suites import checks, test_checkpoint, test_zero, training
-from conformance.verdicts import Unsupported
 
 Observations = list[dict[str, Any]]
 AXES = {"stage": 2, "dtype": "bf16", "world": 2, "accumulation": 2, "clipping": True}

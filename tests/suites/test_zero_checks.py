@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import DTYPES, trajectory
 from conformance.suites import test_zero, training
-from conformance.verdicts import Unsupported
 
 
 def right(asked: Any, stage: int = 2, **more: Any) -> list[dict[str, Any]]:

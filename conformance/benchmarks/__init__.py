@@ -1,1 +1,0 @@
-"""Measurements of speed, each a program: python -m conformance.benchmarks.NAME."""

@@ -1,1 +1,0 @@
-"""Building DeepSpeed's compiled ops ahead of a run: `python -m conformance.ops`."""

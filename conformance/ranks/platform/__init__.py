@@ -1,0 +1,1 @@
+"""Starting and ending processes, on Linux and on Windows."""

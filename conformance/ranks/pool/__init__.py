@@ -1,0 +1,1 @@
+"""The harness's process: starting ranks, giving them jobs, watching and ending them."""

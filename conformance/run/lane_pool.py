@@ -1,0 +1,54 @@
+"""The rank pool that suits a lane on this host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from conformance import integrations
+from conformance.hosts import probes
+from conformance.matrix import MatrixError
+from conformance.matrix.lane import Lane
+from conformance.ranks import RankPool, open_pool
+from conformance.ranks.pool.opening import MODES
+from conformance.run.run_cell import Circumstances
+
+
+def check_mode(mode: str, lane: Lane) -> None:
+    """Whether --ranks `mode` can be had on a lane here.
+
+    Raises:
+        MatrixError: it cannot.
+    """
+    if mode not in MODES:
+        raise MatrixError(f"--ranks: found {mode!r}, expected one of {', '.join(MODES)}")
+    if mode == "forked" and (lane.launcher != "env" or sys.platform != "linux"):
+        raise MatrixError(
+            f"--ranks: found 'forked' on lane {lane.name}, expected prewarmed or cold: "
+            "only Linux forks, and never under mpiexec"
+        )
+
+
+def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str]) -> RankPool:
+    """Open the pool of a process of a run.
+
+    Args:
+        mode: the --ranks option.
+        driven: the integrations that ranks import ahead.
+    """
+    lane = circumstances.lane
+    environment: dict[str, str | None] = dict(lane.environment)
+    if circumstances.device == "cpu":
+        environment |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    return open_pool(
+        mode=lane.ranks if mode == "auto" else mode,
+        launcher=lane.launcher,
+        mpi=probes.mpi() if lane.launcher == "mpi" else None,
+        environment=environment,
+        # What is not installed has cells that are not run, and nothing to import.
+        preload=[
+            "torch",
+            "deepspeed",
+            *(integrations.entry(name).module for name in driven if integrations.missing(name) is None),
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Measurements of speed, each a program: python -m tools.benchmarks.NAME."""

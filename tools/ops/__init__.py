@@ -1,0 +1,1 @@
+"""Building DeepSpeed's compiled ops ahead of a run: `python -m tools.ops`."""
