@@ -22,6 +22,7 @@ class Step:
         parameters: overlaid on the cell's axes.
         environment: variables to set, or with None to unset, over what the launcher sets.
         cold: ask for fresh interpreters even where ranks can be forked.
+        launches: the number of ranks that the scenario itself starts, by a launcher that is a program of its own.
     """
 
     scenario: Scenario
@@ -29,6 +30,15 @@ class Step:
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     cold: bool = False
+    launches: int = 0
+
+    def ranks(self, axes: Axes) -> int:
+        """How many ranks the step has, in a cell with these axes."""
+        return self.world if self.world is not None else int(axes.get("world", 1))
+
+    def devices(self, axes: Axes) -> int:
+        """How many devices it takes, one a rank, in a cell with these axes."""
+        return max(self.ranks(axes), self.launches)
 
     @property
     def scenario_name(self) -> str:

@@ -191,7 +191,7 @@ def _text(
     call = "\n".join(f"    {key}={value}," for key, value in arguments.items())
     return "\n".join(
         [
-            f'r"""{_head(wanted, matrix, reason)}"""',
+            f'r"""{_head(wanted, matrix, steps, reason)}"""',
             "",
             "from __future__ import annotations",
             "",
@@ -210,15 +210,14 @@ def _text(
 
 
 def _step(step: Step, cell: Cell, name: Name) -> str:
-    world = step.world if step.world is not None else int(cell.axes.get("world", 1))
     more = {"parameters": step.parameters, "environment": step.environment}
     rest = "".join(f", {key}={dict(value)!r}" for key, value in more.items() if value)
-    return f"{name(runner.Step)}({name(step.scenario)}, {world}{rest})"
+    return f"{name(runner.Step)}({name(step.scenario)}, {step.ranks(cell.axes)}{rest})"
 
 
-def _head(wanted: Wanted, matrix: Matrix, reason: str) -> str:
+def _head(wanted: Wanted, matrix: Matrix, steps: Sequence[Step], reason: str) -> str:
     cell = wanted.cell
-    ranks = max([int(value) for key, value in cell.axes.items() if key in ("world", "saved", "resumed")] or [1])
+    ranks = max(step.devices(cell.axes) for step in steps)
     how = "Run it with `python`: it starts its own ranks" + (" with mpiexec" if wanted.lane.launcher == "mpi" else "")
     about = f"The case {cell.id}, {_plural(ranks, 'rank')} at most. {how}, says PASS or FAIL, and ends with 0 or 1."
     paragraphs = [f"{cell.title}.", about]

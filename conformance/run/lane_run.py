@@ -259,7 +259,7 @@ def worlds_of(item: pytest.Item) -> list[int]:
         steps = plan(cell.axes)
     except NotRun:
         return []
-    return [step.world or int(cell.axes.get("world", 1)) for step in steps if not step.cold]
+    return [step.ranks(cell.axes) for step in steps if not step.cold]
 
 
 def _has_cell(item: pytest.Item) -> bool:

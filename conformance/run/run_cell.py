@@ -73,14 +73,14 @@ def run_cell(
     started = datetime.datetime.now(datetime.UTC)
     clock = time.perf_counter()
     waited = 0.0
-    lack = _lacking(cell, integration, circumstances)
-    if lack is not None:
-        run = _Run(lack)
+    steps = _steps(cell, check, integration, circumstances)
+    if isinstance(steps, Judgement):
+        run = _Run(steps)
     else:
-        run = _attempt(cell, check, integration, circumstances, pool(), fresh=False)
+        run = _attempt(cell, check, steps, integration, circumstances, pool(), fresh=False)
         reused = any(outcome.mode == "reused" for outcome in run.outcomes)
         if reused and _in_the_light_of_known_issues(run, cell, integration, circumstances)[0].verdict not in BELIEVED:
-            run = _attempt(cell, check, integration, circumstances, pool(), fresh=True)
+            run = _attempt(cell, check, steps, integration, circumstances, pool(), fresh=True)
         waited = sum(outcome.waited for outcome in run.outcomes)
     judgement, issue = _in_the_light_of_known_issues(run, cell, integration, circumstances)
     reports = [(step, report) for step, outcome in enumerate(run.outcomes) for report in outcome.reports]
@@ -142,11 +142,24 @@ def _in_the_light_of_known_issues(
     )
 
 
-def _lacking(cell: Cell, integration: str, circumstances: Circumstances) -> Judgement | None:
+def _steps(cell: Cell, check: Check, integration: str, circumstances: Circumstances) -> Sequence[Step] | Judgement:
+    """The steps of a cell, or what this host lacks for them."""
+    plan = plan_of(check)
+    assert plan is not None, check
     lane = circumstances.lane
-    needs = [f"os:{lane.os}", *lane.needs, *cell.needs]
+    lack = _lacking([f"os:{lane.os}", *lane.needs, *cell.needs]) or _missing(integration, circumstances)
+    if lack is not None:
+        return lack
+    try:
+        steps = plan(cell.axes)
+    except NotRun as lacks:
+        return Judgement(Verdict.NOT_RUN, f"needs {lacks.lacks}", lacks.remedy)
     if circumstances.device == "cuda":
-        needs.append(f"gpus:{cell.axes.get('world', 1)}")
+        lack = _lacking([f"gpus:{max(step.devices(cell.axes) for step in steps)}"])
+    return steps if lack is None else lack
+
+
+def _lacking(needs: Sequence[str]) -> Judgement | None:
     for need in needs:
         try:
             probes.check(need)
@@ -154,6 +167,10 @@ def _lacking(cell: Cell, integration: str, circumstances: Circumstances) -> Judg
             return Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy)
         except KeyError:
             return Judgement(Verdict.ERROR, f"no probe is called {need!r}; known: {', '.join(sorted(probes.PROBES))}")
+    return None
+
+
+def _missing(integration: str, circumstances: Circumstances) -> Judgement | None:
     missing = integrations.missing(integration)
     if missing is None:
         return None
@@ -177,18 +194,19 @@ def pip_line(integration: str, missing: str, groups: Mapping[str, Mapping[str, s
 
 
 def _attempt(
-    cell: Cell, check: Check, integration: str, circumstances: Circumstances, pool: RankPool, *, fresh: bool
+    cell: Cell,
+    check: Check,
+    planned: Sequence[Step],
+    integration: str,
+    circumstances: Circumstances,
+    pool: RankPool,
+    *,
+    fresh: bool,
 ) -> _Run:
-    plan = plan_of(check)
-    assert plan is not None, check
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     outcomes: list[Outcome] = []
     try:
         steps: list[list[Observation]] = []
-        try:
-            planned = plan(cell.axes)
-        except NotRun as lack:
-            return _Run(Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy))
         for number, step in enumerate(planned):
             job = _job(cell, step, number, integration, circumstances, folder)
             outcome = pool.run(job, fresh=fresh)
@@ -206,14 +224,13 @@ def _attempt(
 
 
 def _job(cell: Cell, step: Step, number: int, integration: str, circumstances: Circumstances, folder: Path) -> Job:
-    world = step.world if step.world is not None else int(cell.axes.get("world", 1))
     return Job(
         cell=cell.id,
         scenario=step.scenario_name,
         setting=Setting(
             parameters={**cell.axes, **step.parameters},
             rank=None,
-            world=world,
+            world=step.ranks(cell.axes),
             launcher=circumstances.lane.launcher,
             transport=circumstances.transport,
             device=circumstances.device,

@@ -697,7 +697,7 @@ def start_by_launcher(setting: Setting) -> Observation:
 
 
 def launch_two_ranks(_axes: Axes) -> list[Step]:
-    return [Step(start_by_launcher, world=1, parameters={"seconds": 240})]
+    return [Step(start_by_launcher, world=1, launches=2, parameters={"seconds": 240})]
 
 
 @case(plan=launch_two_ranks)

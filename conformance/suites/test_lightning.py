@@ -562,13 +562,16 @@ def launch_and_kill(setting: Setting) -> Observation:
     return launch(setting, [[*TORCHRUN, "-m"]], setting["ranks"], SECONDS, worker=worker)
 
 
-@case(
-    plan=lambda axes: [
-        Step(launch_and_kill, world=1, parameters={"kills": True, "name": "killed"}),
-        Step(launch_and_kill, world=1, parameters={"kills": False, "name": "resumed"}),
-        Step(resume_last, world=int(axes["ranks"]), parameters={"resumes": False, "world": int(axes["ranks"])}),
+def launch_twice_and_train(axes: Axes) -> list[Step]:
+    ranks = int(axes["ranks"])
+    return [
+        Step(launch_and_kill, world=1, launches=ranks, parameters={"kills": True, "name": "killed"}),
+        Step(launch_and_kill, world=1, launches=ranks, parameters={"kills": False, "name": "resumed"}),
+        Step(resume_last, world=ranks, parameters={"resumes": False, "world": ranks}),
     ]
-)
+
+
+@case(plan=launch_twice_and_train)
 def test_killed(steps: list[list[Observation]]) -> None:
     """Under torchrun, after a rank was killed, the same command goes on from the last step that was saved."""
     (killed,), (resumed,), whole = steps

@@ -1,0 +1,113 @@
+"""What a cell needs of a host follows from all that its steps start."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance import integrations, suites
+from conformance.model.case import Step, plan_of
+from conformance.model.cell import Cell
+from conformance.hosts import probes
+from conformance.matrix import load_matrix
+from conformance.run.run_cell import Circumstances, run_cell
+from conformance.hosts.provenance import collect
+from conformance.ranks import Job, Outcome
+from conformance.model.record import GpuInfo
+
+MATRIX = load_matrix()
+PLANTED = Cell(suite="zero", case="train", axes={"world": 2}, title="t", rules=(), deadline=1.0)
+
+
+class NothingStarted:
+    """A pool that notes what it is asked for and starts nothing."""
+
+    def __init__(self) -> None:
+        self.worlds: list[int] = []
+
+    def run(self, job: Job, *, fresh: bool = False) -> Outcome:
+        self.worlds.append(job.setting.world)
+        return Outcome((), 0.0, "forked", harness_error="nothing was started")
+
+    def expect(self, worlds: Sequence[int]) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def checks() -> dict[tuple[str, str], Callable[..., None]]:
+    found = {}
+    for file in sorted(Path(suites.__file__).parent.glob("test_*.py")):
+        module = importlib.import_module(f"conformance.suites.{file.stem}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("test_") and plan_of(function) is not None:
+                found[file.stem.removeprefix("test_"), name.removeprefix("test_")] = function
+    return found
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> Circumstances:
+    """A host that has whatever a probe asks for, and one GPU."""
+    others = {name: lambda _: None for name in probes.PROBES if name != "gpus"}
+    monkeypatch.setattr(probes, "PROBES", {**probes.PROBES, **others})
+    monkeypatch.setattr(probes, "gpus", lambda: (GpuInfo(name="A GPU", memory_bytes=1 << 34),))
+    monkeypatch.setattr(integrations, "missing", lambda _: None)
+    return Circumstances(
+        matrix=MATRIX,
+        lane=MATRIX.lanes["linux_nccl"],
+        transport="nccl",
+        device="cuda",
+        stack="pinned",
+        provenance=collect([], host_class="test"),
+        repeat=lambda cell, integration: f"{cell.id} {integration}",
+    )
+
+
+def test_with_one_gpu_every_cell_either_says_how_many_it_needs_or_starts_one_rank(one_gpu: Circumstances) -> None:
+    known, needing, started = checks(), collections.Counter[str](), 0
+    for cell in MATRIX.cells:
+        check = known[cell.suite, cell.case]
+        pool = NothingStarted()
+        record = run_cell(cell, check, "reference", one_gpu, lambda pool=pool: pool)
+        if "GPUs, found 1" in record.reason:
+            assert not pool.worlds, cell.id
+            needing[record.reason] += 1
+        else:
+            assert max(pool.worlds, default=1) == 1, f"{cell.id} starts {pool.worlds} ranks on one GPU"
+            steps = [] if not pool.worlds else plan_of(check)(cell.axes)
+            assert all(step.devices(cell.axes) == 1 for step in steps), cell.id
+            started += 1
+    assert sum(needing.values()) + started == len(MATRIX.cells)
+    assert set(needing) >= {f"needs {count} GPUs, found 1" for count in (2, 3, 4)}, needing
+
+
+@pytest.mark.parametrize(
+    ("step", "ranks", "devices"),
+    [
+        (Step(print), 2, 2),
+        (Step(print, world=1), 1, 1),
+        (Step(print, world=3), 3, 3),
+        (Step(print, world=1, launches=4), 1, 4),
+    ],
+)
+def test_what_a_step_says_goes_before_the_axis(step: Step, ranks: int, devices: int) -> None:
+    assert (step.ranks(PLANTED.axes), step.devices(PLANTED.axes)) == (ranks, devices)
+    assert Step(print).ranks({}) == 1
+
+
+def test_a_later_step_with_more_ranks_than_the_axis_counts(one_gpu: Circumstances) -> None:
+    cell = dataclasses.replace(PLANTED, suite="checkpoint", case="resize", axes={"saved": 1, "resumed": 4})
+
+    def planned(steps: object) -> None:
+        """Never called."""
+
+    planned.conformance_plan = lambda axes: [Step(print, world=axes["saved"]), Step(print, world=axes["resumed"])]
+    record = run_cell(cell, planned, "reference", one_gpu, NothingStarted)
+    assert (record.verdict.value, record.reason) == ("NOT_RUN", "needs 4 GPUs, found 1")
