@@ -75,6 +75,7 @@ class LinuxStarter:
         except OSError as error:
             hub.drop(self._peer)
             raise HarnessError(f"cannot start {command[0]}: {error}") from None
+        hub.look_often(self._look)
 
     @property
     def alive(self) -> bool:
@@ -133,6 +134,7 @@ class LinuxStarter:
         """End the agent and all that it started."""
         if self._peer.channel is None:
             self._agent.kill()  # it never connected, and so has started nothing, or is dead already
+        self._hub.look_no_more(self._look)
         self._hub.drop(self._peer)  # its sign to kill everything and end
         try:
             self._agent.wait(5.0)
@@ -153,6 +155,11 @@ class LinuxStarter:
         self._hub.wait(lambda: self._peer.channel is not None or not self.alive, _CONNECT_TIMEOUT)
         if not self._peer.send(message):
             process.failure = f"the process that starts ranks is lost: {self._last_words()}"
+
+    def _look(self) -> None:
+        """Until the agent has connected, no connection tells that it has ended."""
+        if self._peer.channel is not None or not self.alive:
+            self._hub.look_no_more(self._look)
 
     def _heard(self, message: object) -> None:
         match message:

@@ -127,7 +127,7 @@ class Hub:
         events = self._selector.select(max(pause, 0.0))
         for key, _ in events:
             key.data(key.fileobj)
-        for look in self._looks:
+        for look in list(self._looks):
             look()
         return bool(events)
 
@@ -139,6 +139,11 @@ class Hub:
     def look_often(self, look: Callable[[], None]) -> None:
         """Call `look` with every poll, ten times a second at least while one waits: for what no connection tells."""
         self._looks.append(look)
+
+    def look_no_more(self, look: Callable[[], None]) -> None:
+        """Take back `look_often`."""
+        if look in self._looks:
+            self._looks.remove(look)
 
     def wait(self, until: Callable[[], bool], timeout: float) -> bool:
         """Take in what happens until `until()` holds; False if it does not within `timeout` seconds."""

@@ -167,6 +167,9 @@ def await_ready(hub: Hub, groups: Sequence[WorkerGroup], timeout: float = START_
         elif len(group.workers) < group.size:
             state = f"{len(group.workers)} of {group.size} ranks have come; exit code {group.process.exit_code}"
             raise HarnessError(f"mpiexec has ended ({state}); its log ends: {group.words()}")
+        elif any(worker.hello is None for worker in group.workers):
+            code = group.process.exit_code
+            raise HarnessError(f"a rank has ended before it connected (exit code {code}); its log ends: {group.words()}")
 
 
 def check_numbers(group: WorkerGroup) -> None:

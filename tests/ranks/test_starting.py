@@ -1,0 +1,55 @@
+"""Processes of the harness itself that end before they have connected: told at once, with the end of their log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from conformance.ranks import Job, open_pool
+
+JobMaker = Callable[..., Job]
+AT_ONCE = 20.0
+"""Seconds that an interpreter may take to start and end on a busy host; without a look at it, it would be 60 to 300."""
+MODES = ["cold", "prewarmed", *(["forked"] if sys.platform == "linux" else [])]
+
+
+def ends_as(role: str) -> list[str]:
+    """An interpreter for workers and agents, of which those with this role end before they connect."""
+    code = (
+        "import runpy, sys; sys.argv = sys.argv[2:]\n"
+        f"if sys.argv[1] in {role.split()}: sys.exit('no room on this host')\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    return [sys.executable, "-c", code]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_starts_ranks_ends_before_it_connects(make_job: JobMaker, mode: str) -> None:
+    begin = time.monotonic()
+    pool = open_pool(mode=mode, python=ends_as("agent worker"), preload=())
+    try:
+        for _ in range(2):
+            outcome = pool.run(make_job("echo"))
+            assert outcome.harness_error is not None
+            assert "no room on this host" in outcome.harness_error
+            assert "exit code 1" in outcome.harness_error
+            assert outcome.reports == ()
+        assert time.monotonic() - begin < AT_ONCE
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("mode", ["cold", "prewarmed"])
+def test_a_rank_ends_before_it_connects(make_job: JobMaker, mode: str) -> None:
+    begin = time.monotonic()
+    pool = open_pool(mode=mode, python=ends_as("worker"), preload=())
+    try:
+        outcome = pool.run(make_job("echo"))
+        assert outcome.harness_error is not None
+        assert "no room on this host" in outcome.harness_error
+        assert time.monotonic() - begin < AT_ONCE
+    finally:
+        pool.close()
