@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from conformance.hosts.outer_job import of_outer_job, without_outer_job
 from conformance.model.verdict import NotRun
 from conformance.reference.errors import MpiError
 
@@ -103,7 +104,7 @@ def find(environ: Mapping[str, str] | None = None) -> MpiLibrary:
             it lies.
         MpiError: mpi4py loads the library of another MPI.
     """
-    environ = os.environ if environ is None else environ
+    environ = without_outer_job(os.environ if environ is None else environ)
     if importlib.util.find_spec("mpi4py") is None:
         raise NotRun("the Python package mpi4py", "python -m pip install mpi4py")
     mpi = _choose(environ)
@@ -228,6 +229,7 @@ def identify(mpiexec: Path, source: Source) -> MpiLibrary | None:
         try:
             answer = subprocess.run(
                 [str(mpiexec), *question],
+                env=without_outer_job(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -290,10 +292,11 @@ def load(environ: Mapping[str, str], *, unset: str | None = None) -> Loaded | st
 def environment(mpi: MpiLibrary, environ: Mapping[str, str]) -> dict[str, str | None]:
     """What to change in the environment of mpiexec and its ranks, for mpi4py to load this MPI's library; None unsets.
 
+    What an outer job has set goes: it would send ranks to its hosts, over its networks, by its own starter.
     Several jobs on one host do not disturb each other: ranks are not pinned, as each job would pin its ranks to the
     same cores. Intel MPI stays within the host, as its wheel has no network library.
     """
-    changes: dict[str, str | None] = {_HARMFUL: None}
+    changes: dict[str, str | None] = dict.fromkeys((_HARMFUL, *of_outer_job(environ)))
     if mpi.library is not None:
         changes["MPI4PY_LIBMPI"] = str(mpi.library)
     if mpi.vendor == "impi":

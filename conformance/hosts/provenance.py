@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from conformance.hosts.outer_job import of_outer_job
 from conformance.hosts.probes import gpus
 from conformance.model.record import Host, Provenance
 
@@ -27,6 +28,10 @@ RELEVANT_PREFIXES = (
     "OMP_",
     "CUDA_",
     "I_MPI_",
+    "FI_",
+    "UCX_",
+    "MPICH_",
+    "OMPI_MCA_",
     "MPI4PY_",
     "CONFORMANCE_",
 )
@@ -98,6 +103,7 @@ def collect(
             for name, value in sorted(environ.items())
             if name in RELEVANT or name.startswith(RELEVANT_PREFIXES)
         },
+        outer_job=of_outer_job(environ),
         ci_url=_ci_url(environ),
     )
 

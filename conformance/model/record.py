@@ -100,6 +100,8 @@ class Provenance(Frozen):
     """On lanes that start ranks by mpiexec: whose MPI and which version, such as `mpich 5.0.2`."""
     environment: dict[str, str]
     """The variables that may change a verdict, as they were when the run started."""
+    outer_job: tuple[str, ...] = ()
+    """The names of the variables that a job around the run had set; ranks start without them."""
     ci_url: str | None = None
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
+from conformance.hosts.outer_job import without_outer_job
 from conformance.model.setting import Observation, Setting
 from conformance.ranks.pool.excerpt import excerpt
-from conformance.ranks.pool.variables import without_launcher
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "conformance.suites.launched"
@@ -43,7 +43,7 @@ def launch(
     folder.mkdir()
     papers = folder / "setting.pickle"
     papers.write_bytes(pickle.dumps(dataclasses.replace(setting, rank=None, world=world)))
-    environment = {**without_launcher(os.environ), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**without_outer_job(os.environ), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     logs = [folder / f"launcher{number}.log" for number in range(len(commands))]
     started: list[subprocess.Popen[bytes]] = []
     try:

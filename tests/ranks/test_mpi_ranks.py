@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.hosts import mpi_library
 from conformance.hosts.mpi_library import MpiLibrary
 from conformance.ranks import Job, Outcome, RankPool, RankStatus, open_pool
 from tests.mpi.mpi_jobs import NONE, available
@@ -90,6 +91,49 @@ def test_cold_ranks_end_well(mpi: MpiLibrary, make_mpi_job: JobMaker) -> None:
         outcome = pool.run(make_mpi_job("tell_mpi_place", environment={"MINE": "1"}))
         assert places(outcome) == [(0, 2, 1), (1, 2, 1)]
         assert [report.exit_code for report in outcome.reports] == [0, 0]
+    finally:
+        pool.close()
+
+
+OUTER_JOB = {
+    "HYDRA_HOST_FILE": "/no/such/hosts",
+    "HYDRA_IFACE": "ib99",
+    "HYDRA_LAUNCHER": "ssh",
+    "I_MPI_HYDRA_HOST_FILE": "/no/such/hosts",
+    "I_MPI_HYDRA_IFACE": "ib99",
+    "I_MPI_HYDRA_BOOTSTRAP": "slurm",
+    "I_MPI_PMI_LIBRARY": "/no/such/libpmi.so",
+    "PRTE_MCA_prte_default_hostfile": "/no/such/hosts",
+    "OMPI_MCA_orte_default_hostfile": "/no/such/hosts",
+    "SLURM_JOBID": "7",
+    "SLURM_NODELIST": "node[1-4]",
+    "SLURM_NNODES": "4",
+    "SLURM_TASKS_PER_NODE": "2(x4)",
+    "PBS_ENVIRONMENT": "PBS_BATCH",
+    "PBS_JOBID": "7.server",
+    "PBS_NODEFILE": "/no/such/hosts",
+    "LSB_MCPU_HOSTS": "node1 2 node2 2",
+    "LSB_JOBID": "7",
+    "PMI_RANK": "3",
+    "PMI_SIZE": "8",
+    "PMI_FD": "9",
+    "PMIX_RANK": "3",
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "8",
+}
+"""A batch job's variables, and those of an mpiexec above the harness."""
+
+
+def test_mpiexec_is_found_and_starts_ranks_here_whatever_job_is_around(
+    mpi: MpiLibrary, make_mpi_job: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in OUTER_JOB.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(mpi_library.CHOICE, str(mpi.mpiexec))
+    mpi_library.identify.cache_clear()
+    pool = open_pool(mode="cold", launcher="mpi", mpi=mpi_library.find(), preload=())
+    try:
+        assert places(pool.run(make_mpi_job("tell_mpi_place"))) == [(0, 2, 1), (1, 2, 1)]
     finally:
         pool.close()
 

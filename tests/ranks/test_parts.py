@@ -68,34 +68,6 @@ def test_waiting_for_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await_open("127.0.0.1", server.getsockname()[1], 5.0)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "RANK",
-            "LOCAL_RANK",
-            "WORLD_SIZE",
-            "MASTER_ADDR",
-            "MASTER_PORT",
-            "GROUP_RANK",
-            "MPI_LOCALRANKID",
-            "PMI_RANK",
-        ),
-        *("OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID"),
-        *("AZUREML_EXPERIMENT_ID", "SM_TRAINING_ENV"),
-    ],
-)
-def test_variables_of_launchers_are_taken_out(name: str) -> None:
-    assert variables.without_launcher({name: "1", "PATH": "2"}) == {"PATH": "2"}
-
-
-@pytest.mark.parametrize(
-    "name", ["HOME", "OMPI_ALLOW_RUN_AS_ROOT", "I_MPI_ROOT", "I_MPI_FABRICS", "MSMPI_BIN", "OMP_NUM_THREADS", "RANKING"]
-)
-def test_other_variables_are_kept(name: str) -> None:
-    assert variables.without_launcher({name: "1"}) == {name: "1"}
-
-
 def test_variables_are_set_and_unset() -> None:
     assert variables.overlaid({"A": "1", "B": "2"}, {"A": None, "C": "3", "B": "4"}) == {"B": "4", "C": "3"}
     assert variables.needs_fresh_interpreter({"DS_ACCELERATOR": "cpu"})

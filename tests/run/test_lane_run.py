@@ -119,6 +119,7 @@ def test_a_record_carries_rule_numbers_and_repeat_command(full: tuple[Path, obje
     assert record.numbers == {"answer": 42.0}
     assert record.repeat == 'python -m nox -s linux_gloo -- --cell "planted/check[says=pass]"'
     assert record.provenance.packages["deepspeed"]
+    assert set(record.provenance.outer_job) >= {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS"}
 
 
 def test_resume_runs_only_what_is_missing(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from conformance.hosts import mpi_library
 from conformance.hosts.mpi_library import MpiLibrary
+from conformance.hosts.outer_job import without_outer_job
 from conformance.ranks.pool.cold import ColdPool
 from conformance.ranks.pool.launcher import FromEnvironment, FromMpi
 from conformance.ranks.pool.pool import RankPool
 from conformance.ranks.pool.reservoir import REUSE, ReservoirPool
 from conformance.ranks.pool.settings import PoolSettings
-from conformance.ranks.pool.variables import overlaid, without_launcher
+from conformance.ranks.pool.variables import overlaid
 
 MODES = ("auto", "forked", "cold", "prewarmed")
 PRELOAD = ("torch", "deepspeed")
@@ -47,7 +48,7 @@ def open_pool(
         python: the command that runs the interpreter of ranks.
         preload: modules to import ahead; torch and DeepSpeed, and what the integration needs.
         environment: variables to set, or with None to unset, in all ranks of all jobs, over the caller's own (from
-            which everything that a launcher or a cluster job has set is taken out first).
+            which everything that an outer job has set is taken out first).
         worlds: world sizes of the first jobs, for ranks started ahead.
         reuse: how many jobs a prewarmed rank serves; 1 for single use.
 
@@ -66,7 +67,7 @@ def open_pool(
         raise ValueError(
             f"ranks cannot be forked on {sys.platform} with launcher {launcher}; use `prewarmed` or `cold`"
         )
-    variables = overlaid(without_launcher(os.environ), environment or {})
+    variables = overlaid(without_outer_job(os.environ), environment or {})
     if mpi is not None:
         variables = overlaid(variables, mpi_library.environment(mpi, variables))
     if folder is not None:
