@@ -6,10 +6,13 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from conformance.hosts.inherited import inherited
 
 ASK = """
 import json, torch
@@ -59,7 +62,12 @@ def cuda_facts() -> CudaFacts:
     """Ask torch, in a process of its own: this one must never initialise CUDA, since its ranks may be forked."""
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", ASK], capture_output=True, timeout=TIMEOUT, encoding="utf-8", errors="replace"
+            [sys.executable, "-c", ASK],
+            env=inherited(os.environ),
+            capture_output=True,
+            timeout=TIMEOUT,
+            encoding="utf-8",
+            errors="replace",
         )
     except (OSError, subprocess.SubprocessError) as error:
         return CudaFacts(problem=str(error))

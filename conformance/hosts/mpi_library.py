@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from conformance.hosts.outer_job import of_outer_job, without_outer_job
+from conformance.hosts.inherited import inherited, of_outer_job
 from conformance.model.verdict import NotRun
 from conformance.reference.errors import MpiError
 
@@ -104,7 +104,7 @@ def find(environ: Mapping[str, str] | None = None) -> MpiLibrary:
             it lies.
         MpiError: mpi4py loads the library of another MPI.
     """
-    environ = without_outer_job(os.environ if environ is None else environ)
+    environ = inherited(os.environ if environ is None else environ)
     if importlib.util.find_spec("mpi4py") is None:
         raise NotRun("the Python package mpi4py", "python -m pip install mpi4py")
     mpi = _choose(environ)
@@ -229,7 +229,7 @@ def identify(mpiexec: Path, source: Source) -> MpiLibrary | None:
         try:
             answer = subprocess.run(
                 [str(mpiexec), *question],
-                env=without_outer_job(os.environ),
+                env=inherited(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

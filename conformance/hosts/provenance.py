@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from conformance.hosts.outer_job import of_outer_job
+from conformance.hosts.inherited import of_outer_job
 from conformance.hosts.probes import gpus
 from conformance.model.record import Host, Provenance
 

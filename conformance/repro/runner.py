@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.hosts.outer_job import without_outer_job
+from conformance.hosts.inherited import inherited
 from conformance.model.setting import Setting
 from conformance.model.verdict import NotRun, Unsupported
 
@@ -118,7 +118,7 @@ def start_ranks(cell: Cell, script: str, number: int, folder: Path) -> tuple[lis
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    base = {"OMP_NUM_THREADS": "1", **without_outer_job(os.environ)}
+    base = {"OMP_NUM_THREADS": "1", **inherited(os.environ)}
     processes = []
     if cell.launcher == "mpi":
         environment = laid_over(base, cell.environment, step.environment)

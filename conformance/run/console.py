@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from conformance.model.cut import cut
 from conformance.model.record import Record
 from conformance.model.verdict import UNEXPECTED, Verdict
 
@@ -34,7 +35,8 @@ STYLES = {
 PLAIN_EVERY = 10.0
 """Seconds between progress lines where there is no terminal."""
 SLOWEST = 10
-REASON_SHOWN = 240
+REASON_HEAD, REASON_TAIL = 120, 160
+"""Characters of a reason that are shown."""
 
 
 class _Unheard(RichConsole):
@@ -150,5 +152,4 @@ def _table(counts: dict[str, Counter[Verdict]], verdicts: Sequence[Verdict]) -> 
 
 
 def _short(reason: str) -> str:
-    line = " ".join(reason.split())
-    return line if len(line) <= REASON_SHOWN else f"{line[:REASON_SHOWN]}…"
+    return cut(" ".join(reason.split()), REASON_HEAD, REASON_TAIL)

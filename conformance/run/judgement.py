@@ -7,11 +7,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from conformance.model.cut import cut
 from conformance.model.verdict import NotRun, Unsupported, Verdict
 from conformance.ranks.outcome import Outcome, RankReport, RankStatus
 
-REASON_LIMIT = 2000
-"""Characters of a reason; what a rank raised can be long."""
+REASON_HEAD, REASON_TAIL = 2000, 1000
+"""Characters of a reason that are kept; what a rank raised can be long."""
 
 _STATUS = 0x8000_0000
 """From here on an exit code is a Windows status, which is looked up in hexadecimal: 0xc0000005, access violation."""
@@ -40,7 +41,7 @@ def judge_outcome(outcome: Outcome) -> Judgement | None:
     Where all ranks raise Unsupported, the integration refuses by its own documented rule, whatever the case is.
     """
     if outcome.harness_error is not None:
-        return Judgement(Verdict.ERROR, outcome.harness_error)
+        return Judgement(Verdict.ERROR, _cut(outcome.harness_error))
     by_status: dict[RankStatus, list[RankReport]] = {}
     for report in outcome.reports:
         by_status.setdefault(report.status, []).append(report)
@@ -113,4 +114,4 @@ def _line(error: BaseException, where: Path) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= REASON_LIMIT else f"{text[:REASON_LIMIT]}…"
+    return cut(text, REASON_HEAD, REASON_TAIL)

@@ -19,6 +19,7 @@ from conformance.matrix.known_issue import KnownIssue
 from conformance.matrix.lane import Lane
 from conformance.model.case import Step, plan_of
 from conformance.model.cell import Cell
+from conformance.model.cut import cut
 from conformance.model.record import Provenance, RankRecord, Record
 from conformance.model.setting import Observation, Setting
 from conformance.model.verdict import NotRun, Verdict
@@ -114,7 +115,7 @@ def run_cell(
                 status=report.status.value,
                 exit_code=report.exit_code,
                 seconds=round(report.seconds, 4),
-                error=f"{report.error.type}: {report.error.message}"[:500] if report.error else None,
+                error=cut(f"{report.error.type}: {report.error.message}", 300, 200) if report.error else None,
             )
             for step, report in reports
         ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from conformance.hosts.outer_job import without_outer_job
+from conformance.hosts.inherited import without_outer_job
 from conformance.model.setting import Observation, Setting
 from conformance.ranks.pool.excerpt import excerpt
 

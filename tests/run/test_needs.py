@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from conformance import integrations, suites
+from conformance.hosts import probes
+from conformance.hosts.provenance import collect
+from conformance.matrix import load_matrix
 from conformance.model.case import Step, plan_of
 from conformance.model.cell import Cell
-from conformance.hosts import probes
-from conformance.matrix import load_matrix
-from conformance.run.run_cell import Circumstances, run_cell
-from conformance.hosts.provenance import collect
-from conformance.ranks import Job, Outcome
 from conformance.model.record import GpuInfo
+from conformance.ranks import Job, Outcome
+from conformance.run.run_cell import Circumstances, run_cell
 
 MATRIX = load_matrix()
 PLANTED = Cell(suite="zero", case="train", axes={"world": 2}, title="t", rules=(), deadline=1.0)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from conformance.hosts import probes
+from conformance.hosts.inherited import inherited
 from conformance.hosts.ops import probe as ops
 from conformance.hosts.ops.survey import BUILDABLE, BUILT, WANTED, Op, SurveyError, survey
 from tools.ops.build import Build, build
@@ -33,7 +34,7 @@ def main(words: Sequence[str] | None = None, child: Sequence[str] = CHILD) -> in
     parser.add_argument("--device", choices=("cpu", "cuda"), help="whose ops (default: cuda where there is a GPU)")
     parser.add_argument("--deadline", type=float, default=DEADLINE, metavar="S", help=f"seconds an op ({DEADLINE:.0f})")
     asked = parser.parse_args(None if words is None else list(words))
-    environment = dict(os.environ)
+    environment = inherited(os.environ)
     if (asked.device or ("cuda" if probes.gpus() else "cpu")) == "cpu":
         environment |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     try:

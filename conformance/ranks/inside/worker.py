@@ -135,18 +135,36 @@ def report_of(observation: Any, seconds: float) -> Returned | Raised:
 
 
 def describe(error: BaseException) -> RankError:
-    """An exception as text; one that cannot even be printed is named by its type."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    try:
-        message = str(error)
-    except Exception as unprintable:
-        message = f"(its text cannot be had: {type(unprintable).__name__})"
+    """An exception as text, with the one that it was raised from in the end; what cannot be printed has its type."""
+    name, message = _name(error), _text(error)
+    if (cause := innermost(error)) is not error:
+        message += f" (caused by {_name(cause)}: {_text(cause)})"
     try:
         lines = "".join(traceback.format_exception(error))
     except Exception:
         lines = "".join(traceback.format_tb(error.__traceback__))
     return RankError(name, message, lines)
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as unprintable:
+        return f"(its text cannot be had: {type(unprintable).__name__})"
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The exception that `error` was raised from in the end; `error` itself where it was not raised from another."""
+    seen = {id(error)}
+    while error.__cause__ is not None and id(error.__cause__) not in seen:
+        error = error.__cause__
+        seen.add(id(error))
+    return error
 
 
 def find(scenario: str) -> Any:

@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Sequence
 
 from conformance.ranks.inside import restore, worker
@@ -206,8 +205,9 @@ def _import_ahead(modules: Sequence[str]) -> str:
     try:
         warm.up(modules)
         processor.ask_ahead()
-    except BaseException:
-        return traceback.format_exc()
+    except BaseException as error:
+        told = worker.describe(error)
+        return f"importing {', '.join(modules)} ahead raised {told.type}: {told.message}\n{told.traceback}"
     if (count := posix.threads()) != 1:
         return f"importing {', '.join(modules)} started threads: {count} run, expected 1; ranks cannot be forked"
     torch = sys.modules.get("torch")

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.hosts import mpi_library
+from conformance.hosts.inherited import inherited
 from conformance.hosts.mpi_library import MpiLibrary
-from conformance.hosts.outer_job import without_outer_job
 from conformance.ranks.pool.cold import ColdPool
 from conformance.ranks.pool.launcher import FromEnvironment, FromMpi
 from conformance.ranks.pool.pool import RankPool
@@ -47,8 +47,8 @@ def open_pool(
             of ranks go to the folder of their cell.
         python: the command that runs the interpreter of ranks.
         preload: modules to import ahead; torch and DeepSpeed, and what the integration needs.
-        environment: variables to set, or with None to unset, in all ranks of all jobs, over the caller's own (from
-            which everything that an outer job has set is taken out first).
+        environment: variables to set, or with None to unset, in all ranks of all jobs, over what is inherited
+            from the caller.
         worlds: world sizes of the first jobs, for ranks started ahead.
         reuse: how many jobs a prewarmed rank serves; 1 for single use.
 
@@ -67,7 +67,7 @@ def open_pool(
         raise ValueError(
             f"ranks cannot be forked on {sys.platform} with launcher {launcher}; use `prewarmed` or `cold`"
         )
-    variables = overlaid(without_outer_job(os.environ), environment or {})
+    variables = overlaid(inherited(os.environ), environment or {})
     if mpi is not None:
         variables = overlaid(variables, mpi_library.environment(mpi, variables))
     if folder is not None:

@@ -169,7 +169,9 @@ def await_ready(hub: Hub, groups: Sequence[WorkerGroup], timeout: float = START_
             raise HarnessError(f"mpiexec has ended ({state}); its log ends: {group.words()}")
         elif any(worker.hello is None for worker in group.workers):
             code = group.process.exit_code
-            raise HarnessError(f"a rank has ended before it connected (exit code {code}); its log ends: {group.words()}")
+            raise HarnessError(
+                f"a rank has ended before it connected (exit code {code}); its log ends: {group.words()}"
+            )
 
 
 def check_numbers(group: WorkerGroup) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.hosts.outer_job import of_outer_job, without_outer_job
+from conformance.hosts.inherited import of_outer_job, without_outer_job
 
 BATCH_SYSTEMS = (
     *("SLURM_NTASKS", "SLURM_JOB_NODELIST", "SLURMD_NODENAME", "SRUN_DEBUG", "SALLOC_PARTITION", "SBATCH_ACCOUNT"),
