@@ -17,7 +17,7 @@ MODES = ["cold", "prewarmed", *(["forked"] if sys.platform == "linux" else [])]
 
 
 def ends_as(role: str) -> list[str]:
-    """An interpreter for workers and agents, of which those with this role end before they connect."""
+    """An interpreter for ranks and agents, of which those with this role end before they connect."""
     code = (
         "import runpy, sys; sys.argv = sys.argv[2:]\n"
         f"if sys.argv[1] in {role.split()}: sys.exit('no room on this host')\n"
@@ -29,7 +29,7 @@ def ends_as(role: str) -> list[str]:
 @pytest.mark.parametrize("mode", MODES)
 def test_what_starts_ranks_ends_before_it_connects(make_job: JobMaker, mode: str) -> None:
     begin = time.monotonic()
-    pool = open_pool(mode=mode, python=ends_as("agent worker"), preload=())
+    pool = open_pool(mode=mode, python=ends_as("agent rank"), preload=())
     try:
         for _ in range(2):
             outcome = pool.run(make_job("echo"))
@@ -45,7 +45,7 @@ def test_what_starts_ranks_ends_before_it_connects(make_job: JobMaker, mode: str
 @pytest.mark.parametrize("mode", ["cold", "prewarmed"])
 def test_a_rank_ends_before_it_connects(make_job: JobMaker, mode: str) -> None:
     begin = time.monotonic()
-    pool = open_pool(mode=mode, python=ends_as("worker"), preload=())
+    pool = open_pool(mode=mode, python=ends_as("rank"), preload=())
     try:
         outcome = pool.run(make_job("echo"))
         assert outcome.harness_error is not None
