@@ -1,1 +1,1 @@
-"""What a lane needs of a host, and how that is found out."""
+"""What a lane needs of a host, what a host can do, and how that is found out."""

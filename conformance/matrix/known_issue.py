@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 import pydantic
 from packaging.specifiers import SpecifierSet
 
-from conformance.matrix.stack import Specifier
+from conformance.matrix.stack import specifier
+from conformance.model.capability import Conditions
 from conformance.model.cell import Cell, matches
-from conformance.model.record import Frozen, KnownIssueText
+from conformance.model.record import Frozen, Host, KnownIssueText
 
 
 def _pattern(value: str) -> str:
@@ -23,6 +24,14 @@ def _pattern(value: str) -> str:
     return value
 
 
+ABSENT = "absent"
+"""In place of a version: the package is not installed."""
+
+
+def _specifier(value: str) -> str:
+    return value if value == ABSENT else specifier(value)
+
+
 class KnownIssue(Frozen):
     """One entry of matrices/known_issues.toml.
 
@@ -31,7 +40,9 @@ class KnownIssue(Frozen):
         lanes: globs of lane names.
         transports: globs of transports: several lanes may run on one.
         integrations: globs of integration names.
-        versions: for which package versions, a specifier a distribution; every one must hold.
+        versions: for which package versions, a specifier a distribution, or `absent`; every one must hold.
+        capabilities: what the host must be able to do, or not; every condition must hold, and none holds of what is not
+            known.
         host: `any`, `wine` (only under Wine) or `native` (never under Wine).
         expect: the verdicts that this issue explains.
         match: a regular expression found in the reason.
@@ -46,7 +57,8 @@ class KnownIssue(Frozen):
     lanes: tuple[str, ...] = ("*",)
     transports: tuple[str, ...] = ("*",)
     integrations: tuple[str, ...] = ("*",)
-    versions: dict[str, Specifier] = pydantic.Field(default_factory=dict)
+    versions: dict[str, Annotated[str, pydantic.AfterValidator(_specifier)]] = pydantic.Field(default_factory=dict)
+    capabilities: Conditions = ()
     host: Literal["any", "wine", "native"] = "any"
     expect: tuple[Literal["FAIL", "CRASH", "TIMEOUT"], ...] = pydantic.Field(min_length=1)
     match: Annotated[str, pydantic.AfterValidator(_pattern)] = pydantic.Field(min_length=1)
@@ -69,14 +81,19 @@ class KnownIssue(Frozen):
             and any(matches(glob, integration) for glob in self.integrations)
         )
 
-    def applies(self, versions: Mapping[str, str], *, wine: bool) -> bool:
+    def applies(self, versions: Mapping[str, str], host: Host) -> bool:
         """Whether the installed `versions` (by distribution name) and the host are those that the entry speaks of."""
-        if self.host != "any" and wine != (self.host == "wine"):
-            return False
-        return all(
-            name in versions and SpecifierSet(wanted).contains(versions[name], prereleases=True)
+        return self.fits(host) and all(
+            name not in versions
+            if wanted == ABSENT
+            else name in versions and SpecifierSet(wanted).contains(versions[name], prereleases=True)
             for name, wanted in self.versions.items()
         )
+
+    def fits(self, host: Host) -> bool:
+        """Whether the host is one that the entry speaks of."""
+        kind = "native" if host.wine is None else "wine"
+        return self.host in ("any", kind) and all(condition.holds(host.capabilities) for condition in self.capabilities)
 
     def as_text(self) -> KnownIssueText:
         """The entry as a record carries it."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pydantic
 
-from conformance.matrix.suite import Name
+from conformance.matrix.suite import Name, Need
 from conformance.model.record import Frozen
 
 Transport = Literal["gloo", "nccl", "mpi"]
@@ -33,7 +33,7 @@ class Lane(Frozen):
     transports: tuple[Transport, ...] = pydantic.Field(min_length=1)
     device: Literal["cpu", "cuda", "auto"]
     ranks: Literal["forked", "cold", "prewarmed"]
-    needs: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
     deadline_factor: float = pydantic.Field(default=1.0, ge=1.0, le=20.0)
     environment: dict[str, str] = pydantic.Field(default_factory=dict)
 

@@ -152,7 +152,8 @@ def _cells(path: Path, suite: SuiteFile, rules: Mapping[str, Rule], lanes: Mappi
 def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
     for values in itertools.product(*case.axes.values()):
         axes = dict(zip(case.axes, values, strict=True))
-        if any(holds(exclusion.where, axes) for exclusion in case.exclude):
+        excluding = [exclusion for exclusion in case.exclude if holds(exclusion.where, axes)]
+        if not all(exclusion.capabilities for exclusion in excluding):
             continue
         extra = [need for more in case.needs_when if holds(more.where, axes) for need in more.needs]
         yield Cell(
@@ -163,6 +164,7 @@ def _expand(suite: str, case: CaseModel) -> Iterator[Cell]:
             rules=case.rules,
             deadline=case.deadline,
             needs=tuple(dict.fromkeys([*case.needs, *extra])),
+            excluded_on=tuple((exclusion.capabilities, exclusion.reason) for exclusion in excluding),
             lanes=case.lanes,
             smoke=any(holds(smoke.where, axes) for smoke in case.smoke),
             core=case.core,

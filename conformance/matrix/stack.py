@@ -19,7 +19,12 @@ def _version(value: str) -> str:
     return value
 
 
-def _specifier(value: str) -> str:
+def specifier(value: str) -> str:
+    """The text, which is a version specifier.
+
+    Raises:
+        ValueError: it is not.
+    """
     try:
         SpecifierSet(value)
     except InvalidSpecifier:
@@ -32,7 +37,7 @@ DEFAULT_STACK = "pinned"
 
 StackName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_.-]*$")]
 ExactVersion = Annotated[str, pydantic.AfterValidator(_version)]
-Specifier = Annotated[str, pydantic.AfterValidator(_specifier)]
+Specifier = Annotated[str, pydantic.AfterValidator(specifier)]
 
 
 class StackHead(Frozen):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pydantic
 
+from conformance.model.capability import Conditions, condition_of
 from conformance.model.record import Frozen
 from conformance.model.setting import Axes, AxisValue
 
@@ -32,10 +33,24 @@ def holds(where: Where, axes: Axes) -> bool:
     )
 
 
+def _need(value: str) -> str:
+    probe, _, argument = value.partition(":")
+    if probe == CAN:
+        condition_of(argument)
+    return value
+
+
+CAN = "can"
+"""The probe of a capability, `can:fp16`."""
+
+Need = Annotated[str, pydantic.AfterValidator(_need)]
+
+
 class Exclusion(Frozen):
-    """Combinations of axes that do not exist."""
+    """Combinations of axes that do not exist; with `capabilities`, only on hosts of which these conditions hold."""
 
     where: Where
+    capabilities: Conditions = ()
     reason: str = pydantic.Field(min_length=1)
 
 
@@ -49,7 +64,7 @@ class NeedsWhen(Frozen):
     """Probes that only some cells need."""
 
     where: Where
-    needs: tuple[str, ...] = pydantic.Field(min_length=1)
+    needs: tuple[Need, ...] = pydantic.Field(min_length=1)
 
 
 class CaseModel(Frozen):
@@ -60,7 +75,7 @@ class CaseModel(Frozen):
     rules: tuple[str, ...] = pydantic.Field(min_length=1)
     deadline: float = pydantic.Field(default=60.0, gt=0, le=3600)
     """Seconds a step, from the moment ranks have the job."""
-    needs: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
     lanes: tuple[str, ...] | None = None
     """Only these lanes; None means every lane."""
     core: bool = False

@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from conformance.model.capability import Condition
 from conformance.model.setting import Axes, AxisValue
 
 
@@ -25,6 +26,7 @@ class Cell:
         rules: ids of the rules that the case checks.
         deadline: seconds a step.
         needs: names of the probes that must hold.
+        excluded_on: hosts that it is not asked on: conditions that all hold there, and the reason.
         lanes: the only lanes it is for; None for all.
         smoke: whether it belongs to the smoke profile.
         core: whether every integration is driven through it.
@@ -38,6 +40,7 @@ class Cell:
     rules: tuple[str, ...]
     deadline: float
     needs: tuple[str, ...] = ()
+    excluded_on: tuple[tuple[tuple[Condition, ...], str], ...] = ()
     lanes: tuple[str, ...] | None = None
     smoke: bool = False
     core: bool = False

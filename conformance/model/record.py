@@ -82,6 +82,10 @@ class Host(Frozen):
     gpus: tuple[GpuInfo, ...] = ()
     wine: str | None = None
     """Wine's version when a Windows lane ran under Wine; None on real Windows and on Linux."""
+    capabilities: dict[str, bool | int | float | str] = pydantic.Field(default_factory=dict)
+    """What a rank found out that this host can do, by name; empty where none was asked, as in records of before."""
+    unknown: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Capabilities that could not be found out, by name, and why."""
 
 
 class Provenance(Frozen):

@@ -11,7 +11,7 @@ import pytest
 
 import reports
 from conformance.model.exit_code import ExitCode, exit_code
-from conformance.model.record import Record
+from conformance.model.record import Provenance, Record
 from conformance.model.run_header import FILE_NAME, RunHeader, to_text
 from conformance.run.console import Console
 from conformance.run.items import Key, key_of_node
@@ -30,6 +30,8 @@ class Controller:
         self.console = Console(quiet=self.listing)
         self.records: list[Record] = list(run.kept)
         self.planned: list[Key] = []
+        self.learned = False
+        """Whether a record has told what the host can do."""
         self.stopped: str | None = None
         """Why the run ended before its last cell."""
         self.broken = False
@@ -71,6 +73,7 @@ class Controller:
         if report.when != "call":
             return
         record = Record.model_validate_json(str(line))
+        self._learn_of_host(record.provenance)
         self.records.append(record)
         self.console.cell(record)
         if self.file is not None:
@@ -108,6 +111,17 @@ class Controller:
         if code is ExitCode.AS_EXPECTED and (self.broken or self.stopped is not None):
             code = ExitCode.HARNESS
         session.exitstatus = code
+
+    def _learn_of_host(self, provenance: Provenance) -> None:
+        """From the first record that tells what the host can do, so that the run's header does too."""
+        host = provenance.host
+        if self.learned or not (host.capabilities or host.unknown):
+            return
+        self.learned = True
+        for name, why in host.unknown.items():
+            self.console.say(f"not known of this host: {name} ({why})")
+        self.run.take_over(provenance)
+        self._write_headers(finished=None)
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         keys = [key for key in map(key_of_node, nodeids) if key is not None]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance.matrix.known_issue import KnownIssue
 from conformance.model.cell import Cell
-from conformance.model.record import Record
+from conformance.model.record import Host, Record
 from conformance.model.verdict import MAY_BE_KNOWN, Verdict
 from conformance.run.judgement import Judgement
 
@@ -21,7 +21,7 @@ def explain(
     transport: str,
     integration: str,
     versions: Mapping[str, str],
-    wine: bool,
+    host: Host,
 ) -> tuple[Judgement, KnownIssue | None]:
     """The judgement in the light of the known issues, and the entry that changed it.
 
@@ -30,9 +30,7 @@ def explain(
     entry's stays what it is.
     """
     covering = [
-        issue
-        for issue in issues
-        if issue.covers(cell, lane, transport, integration) and issue.applies(versions, wine=wine)
+        issue for issue in issues if issue.covers(cell, lane, transport, integration) and issue.applies(versions, host)
     ]
     if judgement.verdict in MAY_BE_KNOWN:
         for issue in covering:
@@ -63,7 +61,7 @@ def explained_later(record: Record, cells: Mapping[str, Cell], issues: Sequence[
         transport=record.transport,
         integration=record.integration,
         versions=record.provenance.packages,
-        wine=record.provenance.host.wine is not None,
+        host=record.provenance.host,
     )
     if issue is None:
         return record

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from conformance.matrix.known_issue import KnownIssue
+from conformance.matrix.known_issue import ABSENT, KnownIssue
 from conformance.model.cell import Cell
 from conformance.model.record import Record
 from conformance.model.verdict import MAY_BE_KNOWN, Verdict
@@ -65,7 +65,7 @@ def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequen
     seen: dict[bool, list[Record]] = defaultdict(list)
     for record in records:
         where = (record.lane, record.transport, record.integration)
-        covered = issue.covers(cells[record.cell], *where) and _on_host(issue, record)
+        covered = issue.covers(cells[record.cell], *where) and issue.fits(record.provenance.host)
         shows = _shows(issue, record) if covered else None
         if shows is not None:
             seen[shows].append(record)
@@ -73,7 +73,7 @@ def _contradiction(issue: KnownIssue, cells: Mapping[str, Cell], records: Sequen
         record
         for shows, some in seen.items()
         for record in some
-        if shows is not issue.applies(record.provenance.packages, wine=record.provenance.host.wine is not None)
+        if shows is not issue.applies(record.provenance.packages, record.provenance.host)
     ]
     if not wrong:
         return None
@@ -109,13 +109,9 @@ def _shows(issue: KnownIssue, record: Record) -> bool | None:
     return None if issue.intermittent or refused else False
 
 
-def _on_host(issue: KnownIssue, record: Record) -> bool:
-    return issue.host == "any" or (record.provenance.host.wine is not None) == (issue.host == "wine")
-
-
 def _package(issue: KnownIssue, records: Sequence[Record]) -> str:
     """The package to blame: one that the entry names and that differs between the records, DeepSpeed otherwise."""
-    named = [name for name in issue.versions if len(_versions(records, name)) > 1]
+    named = [name for name, wanted in issue.versions.items() if wanted != ABSENT and len(_versions(records, name)) > 1]
     return USUAL if USUAL in named or not named else named[0]
 
 

@@ -24,6 +24,7 @@ from conformance.model.record import Provenance, Record, to_line
 from conformance.model.verdict import UNEXPECTED, NotRun, Verdict
 from conformance.ranks import RankPool
 from conformance.reference.errors import MpiError
+from conformance.run import capabilities
 from conformance.run.items import DEFAULT_INTEGRATION, PARAMETER, Key, item_name, key_of_node
 from conformance.run.lane_pool import check_mode, open_lane_pool
 from conformance.run.record_file import RECORDS, recorded
@@ -73,6 +74,7 @@ class LaneRun:
         self.done = done
         self.kept = kept
         self._pool: RankPool | None = None
+        self._asked = False
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> LaneRun:
@@ -184,6 +186,7 @@ class LaneRun:
         if plan_of(pyfuncitem.obj) is None:
             return None
         cell, integration = cast(tuple[Cell, str], pyfuncitem.callspec.params[PARAMETER])
+        self._learn_of_host()
         self._expect_after(pyfuncitem)
         record = run_cell(cell, pyfuncitem.obj, integration, self.circumstances, self.pool)
         pyfuncitem.user_properties.append((RECORD_PROPERTY, to_line(record)))
@@ -205,6 +208,27 @@ class LaneRun:
         if self._pool is None:
             self._pool = open_lane_pool(self.config.getoption("ranks"), self.circumstances, self.integrations)
         return self._pool
+
+    def _learn_of_host(self) -> None:
+        """Before the first cell: ask a rank what this host can do. Each xdist worker asks, for it may be elsewhere."""
+        if self._asked:
+            return
+        self._asked = True
+        if not self._lane_is_here():
+            return
+        here = self.circumstances
+        host = capabilities.told_by(
+            self.pool(),
+            here.provenance.host,
+            launcher=here.lane.launcher,
+            transport=here.transport,
+            device=here.device,
+        )
+        self.take_over(here.provenance.model_copy(update={"host": host}))
+
+    def take_over(self, provenance: Provenance) -> None:
+        """Let the records to come have this provenance."""
+        self.circumstances = dataclasses.replace(self.circumstances, provenance=provenance)
 
     def _expect_after(self, item: pytest.Item) -> None:
         """Tell the pool which worlds come next, so that it can start ranks ahead; with xdist, about what comes next."""

@@ -17,13 +17,16 @@ from conformance.hosts import probes
 from conformance.matrix import Matrix
 from conformance.matrix.known_issue import KnownIssue
 from conformance.matrix.lane import Lane
+from conformance.matrix.suite import CAN
+from conformance.model.capability import condition_of
 from conformance.model.case import Step, plan_of
 from conformance.model.cell import Cell
 from conformance.model.cut import cut
-from conformance.model.record import Provenance, RankRecord, Record
+from conformance.model.record import Host, Provenance, RankRecord, Record
 from conformance.model.setting import Observation, Setting
 from conformance.model.verdict import NotRun, Verdict
 from conformance.ranks import Job, Outcome, RankPool
+from conformance.run import capabilities
 from conformance.run.judgement import Judgement, judge_check, judge_outcome, modes
 from conformance.run.known import explain
 from conformance.run.summary import in_short
@@ -139,7 +142,7 @@ def _in_the_light_of_known_issues(
         transport=circumstances.transport,
         integration=integration,
         versions=circumstances.provenance.packages,
-        wine=circumstances.provenance.host.wine is not None,
+        host=circumstances.provenance.host,
     )
 
 
@@ -148,7 +151,12 @@ def _steps(cell: Cell, check: Check, integration: str, circumstances: Circumstan
     plan = plan_of(check)
     assert plan is not None, check
     lane = circumstances.lane
-    lack = _lacking([f"os:{lane.os}", *lane.needs, *cell.needs]) or _missing(integration, circumstances)
+    host = circumstances.provenance.host
+    lack = (
+        _lacking([f"os:{lane.os}", *lane.needs, *cell.needs], host)
+        or _excluded(cell, host)
+        or _missing(integration, circumstances)
+    )
     if lack is not None:
         return lack
     try:
@@ -156,18 +164,30 @@ def _steps(cell: Cell, check: Check, integration: str, circumstances: Circumstan
     except NotRun as lacks:
         return Judgement(Verdict.NOT_RUN, f"needs {lacks.lacks}", lacks.remedy)
     if circumstances.device == "cuda":
-        lack = _lacking([f"gpus:{max(step.devices(cell.axes) for step in steps)}"])
+        lack = _lacking([f"gpus:{max(step.devices(cell.axes) for step in steps)}"], host)
     return steps if lack is None else lack
 
 
-def _lacking(needs: Sequence[str]) -> Judgement | None:
+def _lacking(needs: Sequence[str], host: Host) -> Judgement | None:
     for need in needs:
+        probe, _, argument = need.partition(":")
         try:
-            probes.check(need)
+            if probe == CAN:
+                capabilities.check(condition_of(argument), host)
+            else:
+                probes.check(need)
         except NotRun as lack:
             return Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy)
         except KeyError:
             return Judgement(Verdict.ERROR, f"no probe is called {need!r}; known: {', '.join(sorted(probes.PROBES))}")
+    return None
+
+
+def _excluded(cell: Cell, host: Host) -> Judgement | None:
+    for conditions, reason in cell.excluded_on:
+        if all(condition.holds(host.capabilities) for condition in conditions):
+            on = ", ".join(map(str, conditions))
+            return Judgement(Verdict.NOT_RUN, f"not asked where {on}: {reason}", f"run on a host without {on}")
     return None
 
 

@@ -10,10 +10,12 @@ import pytest
 from conformance.matrix.known_issue import KnownIssue
 from conformance.model.cell import Cell
 from conformance.model.exit_code import ExitCode, exit_code
+from conformance.model.record import Host
 from conformance.model.verdict import NotRun, Unsupported, Verdict
 from conformance.ranks.outcome import Outcome, RankError, RankReport, RankStatus
 from conformance.run.judgement import Judgement, judge_check, judge_outcome
 from conformance.run.known import explain
+from tests.reports import factory
 
 CELL = Cell(suite="zero", case="train", axes={"stage": 3}, title="t", rules=("ZERO-01",), deadline=1.0)
 
@@ -112,6 +114,7 @@ def explained(
     lane: str = "linux_gloo",
     transport: str = "gloo",
     version: str = "0.19.8",
+    host: Host = factory.LINUX,
 ) -> tuple[Judgement, KnownIssue | None]:
     return explain(
         judgement,
@@ -121,8 +124,38 @@ def explained(
         transport=transport,
         integration="reference",
         versions={"deepspeed": version},
-        wine=False,
+        host=host,
     )
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "failed", "passed"),
+    [
+        ({"fp16": True, "cores": 4}, Verdict.XFAIL, Verdict.XPASS),
+        ({"fp16": True, "cores": 1.5}, Verdict.FAIL, Verdict.PASS),
+        ({"fp16": False, "cores": 4}, Verdict.FAIL, Verdict.PASS),
+        ({"cores": 4}, Verdict.FAIL, Verdict.PASS),  # the probe of fp16 failed
+        ({}, Verdict.FAIL, Verdict.PASS),
+    ],
+)
+def test_an_entry_over_capabilities_speaks_of_such_hosts_only(
+    capabilities: dict[str, bool | float], failed: Verdict, passed: Verdict
+) -> None:
+    entry = KnownIssue.model_validate(KNOWN.model_dump() | {"capabilities": {"fp16": True, "cores": ">=2"}})
+    host = factory.LINUX.model_copy(update={"capabilities": capabilities})
+    assert explained(Judgement(Verdict.FAIL, "off by 1"), entry, host=host)[0].verdict is failed
+    assert explained(Judgement(Verdict.PASS), entry, host=host)[0].verdict is passed
+
+
+@pytest.mark.parametrize(("installed", "verdict"), [({}, Verdict.XFAIL), ({"other": "1.0"}, Verdict.FAIL)])
+def test_an_entry_may_speak_of_the_absence_of_a_package(installed: dict[str, str], verdict: Verdict) -> None:
+    entry = KNOWN.model_copy(update={"versions": {"deepspeed": ">=0.19", "other": "absent"}})
+    versions = {"deepspeed": "0.19.8", **installed}
+    found, _ = explain(
+        Judgement(Verdict.FAIL, "off by 1"), CELL, [entry], lane="linux_gloo", transport="gloo",
+        integration="reference", versions=versions, host=factory.LINUX,
+    )  # fmt: skip
+    assert found.verdict is verdict
 
 
 @pytest.mark.parametrize(
