@@ -6,28 +6,26 @@ import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 
-from conformance.model.verdict import Verdict
-from reports.matrix import UNTESTED, Column, Matrix, Slot
+from conformance.model.verdict import HOLDS, worse
+from reports.matrix import Column, Matrix, Slot
 
 
 class Change(enum.StrEnum):
     """How a cell changed; the value is the word shown."""
 
-    NEWLY_FAILING = "newly failing"
-    """It was as it should be and is not any more: FAIL, CRASH, TIMEOUT, XPASS or ERROR now."""
-    NEWLY_PASSING = "newly passing"
-    """It did not pass and does now."""
+    WORSE = "worse"
+    """See `conformance.model.verdict.worse`."""
+    LOST = "no longer tested"
+    """It ran before and says nothing now (NOT_RUN, NO_DATA, ERROR)."""
+    BETTER = "better"
+    """It ran and was not as it should be; now it is."""
+    TESTED = "tested now"
+    """It said nothing before, and says something now."""
     NEW = "new"
     """Only the second matrix knows the cell."""
     GONE = "gone"
     """Only the first matrix knows the cell."""
-    LOST = "no longer tested"
-    """It ran before and did not run now (NOT_RUN, NO_DATA)."""
     OTHER = "changed otherwise"
-
-
-GOOD = frozenset({Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XFAIL})
-BAD = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT, Verdict.XPASS, Verdict.ERROR})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +47,8 @@ class Difference:
 
     @property
     def regression(self) -> bool:
-        """Whether it is a change for the worse: newly failing, new and failing, or no longer tested."""
-        if self.change is Change.NEW:
-            return self.after is not None and self.after.verdict in BAD
-        return self.change in (Change.NEWLY_FAILING, Change.LOST)
+        """Whether it is a change for the worse."""
+        return self.change is Change.WORSE
 
 
 def compare(before: Matrix, after: Matrix) -> list[Difference]:
@@ -82,13 +78,14 @@ def change_of(before: Slot | None, after: Slot | None) -> Change | None:
         return None if before is after else Change.NEW if before is None else Change.GONE
     if before.verdict is after.verdict:
         return None
-    if after.verdict in BAD and before.verdict not in BAD:
-        return Change.NEWLY_FAILING
-    if after.verdict is Verdict.PASS:
-        return Change.NEWLY_PASSING
-    if after.verdict in UNTESTED and before.verdict not in UNTESTED:
+    old, new = before.verdict, after.verdict
+    if worse(old, new):
+        return Change.WORSE
+    if old.ran and not new.ran:
         return Change.LOST
-    return Change.OTHER
+    if new.ran and not old.ran:
+        return Change.TESTED
+    return Change.BETTER if new in HOLDS and old not in HOLDS else Change.OTHER
 
 
 def _by_name(matrix: Matrix) -> dict[str, tuple[Column, ...]]:

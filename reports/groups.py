@@ -62,6 +62,7 @@ class _Common(NamedTuple):
     verdict: Verdict
     reason: str
     issue: str
+    remedy: str
 
 
 def groups(matrix: Matrix, verdicts: Sequence[Verdict]) -> list[Group]:
@@ -75,7 +76,8 @@ def groups(matrix: Matrix, verdicts: Sequence[Verdict]) -> list[Group]:
                 continue
             issue = slot.record.known_issue.id if slot.record and slot.record.known_issue else ""
             suite, case = ("", "") if slot.verdict in NOT_TESTED else (cell.suite, cell.case)
-            common = _Common(suite, case, slot.verdict, slot.reason, issue)
+            remedy = (slot.record.remedy or "") if slot.record else ""
+            common = _Common(suite, case, slot.verdict, slot.reason, issue, remedy)
             found.setdefault(common, {}).setdefault(column.key, []).append(cell)
             records.setdefault(common, slot.record)
     result = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from conformance.model.record import Host, Record, RuleText
@@ -78,25 +78,23 @@ class Column:
 
     Attributes:
         key: its identity.
-        label: the shortest name that tells it from the matrix's other columns.
         launcher: as in the records; empty if no record and no header says.
         runs: what it was merged from, oldest first.
+        label: the shortest name in a reader's words that tells it from the matrix's other columns.
+        slug: its name in links, such as `linux_gloo~gloo~stable~reference`: the same for the next run, so that a link
+            stays. Of columns that differ in their commit alone, all but the newest have the commit behind it.
     """
 
     key: ColumnKey
-    label: str
     launcher: str
     runs: tuple[Run, ...]
+    label: str = ""
+    slug: str = ""
 
     @property
     def transport(self) -> str:
         """As in the records; empty if no record and no header says."""
         return self.key.transport
-
-    @property
-    def slug(self) -> str:
-        """A stable name for links, such as `linux_gloo~gloo~stable~reference~5f3c9f0c1d`."""
-        return f"{self.key.series}~{self.key.commit[:10]}{'+' if self.key.dirty else ''}"
 
     @property
     def partial(self) -> str:
@@ -215,6 +213,25 @@ class Matrix:
         """How the column's verdicts are spread, over all cells or the given ones."""
         return Tally(Counter(slot.verdict for slot in self.column_slots(column, cells)))
 
+    def unasked(self, column: Column, cells: Iterable[Cell]) -> int:
+        """How many of the cells others of the same lane and integration have in their plan, and this column has not.
+
+        What the lane leaves out for good is not among them.
+        """
+        asked = self._asked[column.key.lane, column.key.integration]
+        return sum(
+            cell.id in asked and (cell.id, column.key) not in self.slots and (cell.id, column.key) not in self.excluded
+            for cell in cells
+        )
+
+    @functools.cached_property
+    def _asked(self) -> Mapping[tuple[str, str], set[str]]:
+        """The cells that some column of a lane and integration has in its plan."""
+        asked: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for cell, key in self.slots:
+            asked[key.lane, key.integration].add(cell)
+        return asked
+
     @functools.cached_property
     def suites(self) -> dict[str, list[Cell]]:
         """The cells by suite, in the order to show them."""
@@ -282,8 +299,3 @@ class Tally:
     def unexpected(self) -> int:
         """Those that make a run exit 1: FAIL, CRASH, TIMEOUT and XPASS."""
         return self.broken + self[Verdict.XPASS]
-
-    @property
-    def percent(self) -> int | None:
-        """PASS in hundredths of `tested`, rounded down so that 100 means all; None where nothing was tested."""
-        return 100 * self[Verdict.PASS] // self.tested if self.tested else None

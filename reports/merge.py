@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from conformance.matrix.stack import DEFAULT_STACK
@@ -22,7 +22,9 @@ from conformance.model.run_header import RunHeader
 from conformance.model.verdict import Verdict
 from conformance.run.items import DEFAULT_INTEGRATION
 from reports.answers import headline_groups
+from reports.labels import named
 from reports.matrix import AxisValue, Cell, Column, ColumnKey, Matrix, Problem, Run, Slot
+from reports.remedies import fitting
 
 WORST_FIRST = (
     Verdict.CRASH,
@@ -60,8 +62,7 @@ def merge(
     """
     by_key, headers_by_key = by_column(records, headers)
     keys = sorted({*by_key, *headers_by_key}, key=_place)
-    labels = _labels(keys)
-    columns = tuple(_column(key, labels[key], by_key.get(key, []), headers_by_key.get(key, [])) for key in keys)
+    columns = named([_column(key, by_key.get(key, []), headers_by_key.get(key, [])) for key in keys])
 
     every_record = [record for column_records in by_key.values() for record in column_records]
     cells = _cells(every_record, [header for some in headers_by_key.values() for header in some], expected or {})
@@ -145,7 +146,7 @@ def _records_by_column(records: Iterable[Record]) -> dict[ColumnKey, list[Record
         seen[key].setdefault(to_line(record), record)
     # The line breaks ties, so that the order of the files decides nothing.
     return {
-        key: [record for _, record in sorted(unique.items(), key=lambda item: (item[1].started, item[0]))]
+        key: [fitting(record) for _, record in sorted(unique.items(), key=lambda item: (item[1].started, item[0]))]
         for key, unique in seen.items()
     }
 
@@ -169,7 +170,7 @@ def _headers_by_column(
     return result
 
 
-def _column(key: ColumnKey, label: str, records: Sequence[Record], headers: Sequence[RunHeader]) -> Column:
+def _column(key: ColumnKey, records: Sequence[Record], headers: Sequence[RunHeader]) -> Column:
     by_run: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_run[record.provenance.run].append(record)
@@ -180,7 +181,6 @@ def _column(key: ColumnKey, label: str, records: Sequence[Record], headers: Sequ
     said = next((header for header in headers if header.launcher), None)
     return Column(
         key=key,
-        label=label,
         launcher=first.launcher if first else said.launcher if said else "",
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.id))),
     )
@@ -218,39 +218,6 @@ def _place(key: ColumnKey) -> tuple[object, ...]:
     other versions."""
     usual = (key.stack != DEFAULT_STACK, key.integration != DEFAULT_INTEGRATION)
     return (*usual, key.lane, key.stack, key.integration, key.mpi, key.wine, key)
-
-
-def _labels(keys: Sequence[ColumnKey]) -> dict[ColumnKey, str]:
-    """For each column the lane, and of the rest only what is needed to tell the columns apart."""
-    stacks, integrations, commits = (
-        Counter(part) for part in ([k.stack for k in keys], [k.integration for k in keys], [k.commit for k in keys])
-    )
-    labels = {}
-    for key in keys:
-        parts = [key.lane]
-        if len({other.transport for other in keys if other.lane == key.lane}) > 1:
-            parts.append(key.transport)
-        if len({other.mpi for other in keys if other.lane == key.lane}) > 1:
-            parts.append(key.mpi or "no MPI")
-        if len(stacks) > 1:
-            parts.append(key.stack)
-        if len(integrations) > 1:
-            parts.append(key.integration)
-        if key.wine:
-            parts.append("Wine")
-        labels[key] = " · ".join(parts)
-    doubled = {label for label, count in Counter(labels.values()).items() if count > 1}
-    for key, label in labels.items():
-        if label in doubled:
-            parts = [label]
-            if key.wine and len({other.wine for other in keys if labels[other] == label}) > 1:
-                parts.append(key.wine)
-            if len(commits) > 1:
-                parts.append(f"@{key.commit[:7] or 'no commit'}")
-            if key.dirty:
-                parts.append("changed")
-            labels[key] = " · ".join(parts)
-    return labels
 
 
 def _cells(

@@ -12,6 +12,7 @@ from typing import Any
 
 from conformance.model.record import Record
 from conformance.model.verdict import Verdict
+from reports import places
 from reports.answers import headline_groups
 from reports.embed import Pool, squeezed
 from reports.history import Past, of_column
@@ -117,6 +118,8 @@ def _column(matrix: Matrix, column: Column, reasons: Pool, past: Sequence[Past])
         "launcher": column.launcher,
         "transport": column.transport,
         "wine": column.key.wine,
+        "device": places.device(column),
+        "capabilities": places.capabilities(column),
         "commit": column.key.commit,
         "dirty": column.key.dirty,
         "partial": column.partial,

@@ -1,4 +1,4 @@
-"""Since when a cell works: its verdicts on stacks that differ in DeepSpeed, oldest first, as one plain line."""
+"""With which releases of DeepSpeed a cell works: its verdicts on stacks that differ in nothing else, oldest first."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from conformance.model.verdict import Verdict
-from reports.matrix import Cell, Column, Matrix
+from conformance.model.record import KnownIssueText
+from conformance.model.verdict import HOLDS, UNEXPECTED, Verdict
+from reports.matrix import Cell, Column, Matrix, Slot
 
-PACKAGE = "deepspeed"
-GOOD = frozenset({Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XPASS})
-BAD = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT, Verdict.XFAIL})
-"""A failure that is understood is a failure of that version all the same."""
+PACKAGE: Final = "deepspeed"
+FAILS: Final = (UNEXPECTED - {Verdict.XPASS}) | {Verdict.XFAIL}
+"""A failure that is understood is a failure of that release all the same. XPASS contradicts its entry, and tells of no
+release before the entry is mended."""
+
+
+class State(NamedTuple):
+    """What a cell came to with one release."""
+
+    version: str
+    holds: bool
+    slot: Slot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,44 +42,62 @@ class Series:
 
 
 @dataclasses.dataclass(frozen=True)
-class CaseLine:
-    """What a series says of a case.
+class Step:
+    """Cells that changed for one cause between two neighbouring releases that were tried.
 
     Attributes:
-        suite, case: its name.
         label: the series'.
-        lines: a plain line, and how many of the case's cells it is true of; the most cells first.
+        before, after: the two releases.
+        worse: whether the later one is the worse one.
+        issue: the known issue behind the failures; None where none explains them.
+        reason: why the first of the cells fails.
+        cells: those that changed.
+        columns: where to look: the newest of each release.
     """
 
-    suite: str
-    case: str
     label: str
-    lines: tuple[tuple[str, int], ...]
+    before: str
+    after: str
+    worse: bool
+    issue: KnownIssueText | None
+    reason: str
+    cells: tuple[Cell, ...]
+    columns: tuple[Column, Column]
 
     @property
-    def changed(self) -> bool:
-        """Whether a cell of the case changed with a version."""
-        return any(" since " in line or "fixed in" in line for line, _ in self.lines)
+    def cases(self) -> tuple[str, ...]:
+        """The cells' cases."""
+        return tuple(dict.fromkeys(f"{cell.suite}/{cell.case}" for cell in self.cells))
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """What all series tell.
+
+    Attributes:
+        steps: the newest release first, what got worse before what got better, the most cells first.
+        compared: how many cells were tried with two releases or more.
+        steady: how many of them came to the same with all of these.
+        releases: all that were tried, oldest first.
+    """
+
+    steps: tuple[Step, ...]
+    compared: int
+    steady: int
+    releases: tuple[str, ...]
 
 
 def since(states: Sequence[tuple[str, bool]]) -> str:
-    """One plain line: `works since X`, `broken since X`, `broken since X, fixed in Y`. Pure.
+    """One plain line: `works with X and Y, fails with Z`. It names the releases that were tried, and no other. Pure.
 
     Args:
         states: versions, oldest first, and whether it works with each. Empty for a cell that never ran.
     """
     if not states:
-        return "not tested with any version"
-    first, last = states[0][0], states[-1][0]
-    tested = f"the one version tested, {first}" if len(states) == 1 else f"every version tested, {first} to {last}"
-    parts: list[str] = []
-    for (_, before), (version, works) in itertools.pairwise(states):
-        if works and not before:
-            parts.append(f"fixed in {version}" if parts else f"works since {version}")
-        elif before and not works:
-            parts.append(f"broken since {version}")
-    if not parts:
-        return f"works in {tested}" if states[0][1] else f"broken in {tested}"
+        return "not tested with any release"
+    parts = []
+    for works, some in itertools.groupby(states, key=lambda state: state[1]):
+        parts.append(f"{'works' if works else 'fails'} with {_listed([version for version, _ in some])}")
     return ", ".join(parts)
 
 
@@ -91,34 +119,61 @@ def series_of(matrix: Matrix) -> list[Series]:
     ]
 
 
-def line_of(matrix: Matrix, series: Series, cell: Cell) -> str:
-    """What a series says of a cell; empty where it was tested with fewer than two versions."""
+def states_of(matrix: Matrix, series: Series, cell: Cell) -> list[State]:
+    """What the cell came to with each release that says something; of several columns of one, a failure counts."""
     states = []
     for version, columns in series.columns.items():
-        found = {slot.verdict for column in columns if (slot := matrix.slot(cell, column)) is not None}
-        if found & BAD:
-            states.append((version, False))
-        elif found & GOOD:
-            states.append((version, True))
-    return since(states) if len(states) > 1 else ""
+        found = [slot for column in columns if (slot := matrix.slot(cell, column)) is not None]
+        fails = next((slot for slot in found if slot.verdict in FAILS), None)
+        holds = next((slot for slot in found if slot.verdict in HOLDS), None)
+        if fails or holds:
+            states.append(State(version, fails is None, fails or holds))  # type: ignore[arg-type]
+    return states
 
 
-def case_lines(matrix: Matrix) -> list[CaseLine]:
-    """What every series says of every case, in the matrix's order; cases that no series tells of are left out."""
-    found = []
-    for series in series_of(matrix):
-        counts: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+def line_of(matrix: Matrix, series: Series, cell: Cell) -> str:
+    """What a series says of a cell; empty where it was tested with fewer than two versions."""
+    states = states_of(matrix, series, cell)
+    return since([(state.version, state.holds) for state in states]) if len(states) > 1 else ""
+
+
+def steps(matrix: Matrix) -> Steps:
+    """What changed with a release, one entry a cause, over all series."""
+    found: dict[tuple[int, str, str, bool, str], list[tuple[Cell, Slot]]] = defaultdict(list)
+    series = series_of(matrix)
+    compared = steady = 0
+    for number, one in enumerate(series):
         for cell in matrix.cells:
-            line = line_of(matrix, series, cell)
-            if line:
-                counts[cell.suite, cell.case][line] += 1
-        for (suite, case), lines in counts.items():
-            ranked = tuple(sorted(lines.items(), key=lambda item: (-item[1], item[0])))
-            found.append(CaseLine(suite, case, series.label, ranked))
-    return found
+            states = states_of(matrix, one, cell)
+            if len(states) < 2:
+                continue
+            compared += 1
+            changes = [(old, new) for old, new in itertools.pairwise(states) if old.holds is not new.holds]
+            steady += not changes
+            for old, new in changes:
+                failing = old.slot if new.holds else new.slot
+                issue = failing.record.known_issue if failing.record else None
+                cause = issue.id if issue else f"{cell.suite}/{cell.case}: {failing.reason}"
+                found[number, old.version, new.version, old.holds, cause].append((cell, failing))
+    told = [
+        Step(
+            label=series[number].label,
+            before=before,
+            after=after,
+            worse=worse,
+            issue=cells[0][1].record.known_issue if cells[0][1].record else None,
+            reason=cells[0][1].reason,
+            cells=tuple(cell for cell, _ in cells),
+            columns=(series[number].columns[before][-1], series[number].columns[after][-1]),
+        )
+        for (number, before, after, worse, _), cells in found.items()
+    ]
+    told.sort(key=lambda step: (Version(step.after), step.worse, len(step.cells)), reverse=True)
+    releases = _ordered({version for one in series for version in one.columns})
+    return Steps(tuple(told), compared, steady, tuple(releases))
 
 
-_PARTS = 6
+_PARTS: Final = 6
 
 
 def _common(column: Column) -> tuple[str, ...]:
@@ -137,3 +192,7 @@ def _ordered(versions: Iterable[str]) -> list[str]:
         except InvalidVersion:
             continue
     return [version for _, version in sorted(known)]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,12 +1,12 @@
-"""A lane's pass share over its runs, as a chart small enough to stand in a line of text."""
+"""How many cells passed in a column's runs, of those that all of them have, as a chart small enough for a line."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from conformance.model.verdict import UNEXPECTED, Verdict
 from reports.history import Past
-from reports.matrix import Tally
 
 WIDTH, HEIGHT, MARGIN = 180, 36, 4
 """Pixels."""
@@ -14,11 +14,11 @@ WIDTH, HEIGHT, MARGIN = 180, 36, 4
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One run: where it is in the chart, and its share."""
+    """One run: where it is in the chart, and how many of the shared cells passed."""
 
     x: float
     y: float
-    percent: int
+    passed: int
     unexpected: bool
 
 
@@ -27,7 +27,7 @@ class Trend:
     """What the template draws: the runs that tested something, oldest first, today's last; at least two."""
 
     points: tuple[Point, ...]
-    lowest: int
+    shared: int
 
     @property
     def line(self) -> str:
@@ -37,26 +37,34 @@ class Trend:
     @property
     def words(self) -> str:
         """The chart in words."""
-        shares = [point.percent for point in self.points]
-        return f"{shares[-1]} % now, {shares[-2]} % before; {min(shares)} to {max(shares)} % in {len(shares)} runs"
+        now, before = self.points[-1].passed, self.points[-2].passed
+        return f"{now:,} pass now, {before:,} before, of {self.shared:,} cells that all {len(self.points)} runs have"
 
 
-def trend(today: Tally, past: Sequence[Past]) -> Trend | None:
-    """The trend, or None where fewer than two runs tested anything. The scale starts at the lowest share."""
-    tallies = [tally for tally in (*(each.tally for each in past), today) if tally.percent is not None]
-    if len(tallies) < 2:
+def trend(today: Mapping[str, Verdict], past: Sequence[Past]) -> Trend | None:
+    """The trend, or None where fewer than two runs have a cell in common.
+
+    Args:
+        today: the verdicts of today by cell id.
+        past: earlier runs, oldest first.
+    """
+    runs = [run for run in (*(each.verdicts for each in past), today) if any(verdict.ran for verdict in run.values())]
+    if len(runs) < 2:
         return None
-    shares = [tally.percent or 0 for tally in tallies]
-    lowest = min(shares)
-    reach = (100 - lowest) or 1
-    step = (WIDTH - 2 * MARGIN) / (len(shares) - 1)
+    shared = set.intersection(*(set(run) for run in runs))
+    if not shared:
+        return None
+    passed = [sum(run[cell] is Verdict.PASS for cell in shared) for run in runs]
+    lowest = min(passed)
+    reach = (len(shared) - lowest) or 1
+    step = (WIDTH - 2 * MARGIN) / (len(runs) - 1)
     points = tuple(
         Point(
             x=round(MARGIN + number * step, 1),
-            y=round(MARGIN + (HEIGHT - 2 * MARGIN) * (100 - share) / reach, 1),
-            percent=share,
-            unexpected=tally.unexpected > 0,
+            y=round(MARGIN + (HEIGHT - 2 * MARGIN) * (len(shared) - count) / reach, 1),
+            passed=count,
+            unexpected=any(run[cell] in UNEXPECTED for cell in shared),
         )
-        for number, (share, tally) in enumerate(zip(shares, tallies, strict=True))
+        for number, (count, run) in enumerate(zip(passed, runs, strict=True))
     )
-    return Trend(points, lowest)
+    return Trend(points, len(shared))

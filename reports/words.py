@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.model.verdict import Verdict
-from reports.matrix import Slot
+from reports.matrix import Matrix, Slot
 
 MEANING: dict[Verdict, str] = {
     Verdict.PASS: "Every check held.",
@@ -44,3 +44,13 @@ def detail(slot: Slot) -> str:
         return ""
     parts = [f"repeat: {slot.record.repeat}", slot.record.log, slot.record.stacks]
     return "\n\n".join(part for part in parts if part)
+
+
+def all_known(matrix: Matrix) -> str:
+    """What a report says where a known issue explains every failure; never that all is well above what is broken."""
+    if not any(matrix.tally(column).ran for column in matrix.columns):
+        return "Nothing ran."
+    known = sum(matrix.tally(column)[Verdict.XFAIL] for column in matrix.columns)
+    if not known:
+        return "Nothing: no result is a failure."
+    return f"Nothing new: all {plural(known, 'failing result')} are explained by the known issues below."

@@ -41,8 +41,19 @@ class Verdict(enum.StrEnum):
 UNEXPECTED = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT, Verdict.XPASS})
 """The verdicts that make a run exit 1."""
 
+HOLDS = frozenset({Verdict.PASS, Verdict.UNSUPPORTED})
+"""The verdicts of a cell that is as it should be."""
+
 MAY_BE_KNOWN = frozenset({Verdict.FAIL, Verdict.CRASH, Verdict.TIMEOUT})
 """The verdicts that a known issue may explain."""
+
+
+def worse(before: Verdict, after: Verdict) -> bool:
+    """Whether a cell got worse, as all reports mean it: from PASS or UNSUPPORTED to any other but NOT_RUN. Pure.
+
+    A failure that a known issue explains is worse than a pass all the same.
+    """
+    return before in HOLDS and after not in HOLDS and after is not Verdict.NOT_RUN
 
 
 class Unsupported(Exception):

@@ -16,7 +16,7 @@ async function showCell(query) {
     el("p", { class: "trail" }, el("a", { href: "#matrix" }, "Matrix"), " › ", el("a", { href: fragment("matrix", { open: suite }) }, suite), " › ", el("a", { href: fragment("matrix", { open: suite + "," + cell.key }) }, cell.case)),
     el("h1", { tabindex: -1 }, cell.title || cell.id),
     el("p", { class: "id mono" }, cell.id),
-    (data.since[cell.number] || []).map((line) => el("p", { class: "since" }, "DeepSpeed: " + line + ".")),
+    ...(data.since[cell.number] || []).map((line) => el("p", { class: "since" }, "DeepSpeed: " + line + ".")),
     el("ul", { class: "across", "aria-label": "This cell on each lane" }, COLUMNS.map((each) => across(cell, each, each === column))),
     told(cell, column, block),
   );
@@ -146,6 +146,7 @@ function circumstances(column, record, origin) {
   const host = origin.host;
   const facts = [
     ["Lane", column.lane + (host.wine ? ", under Wine " + host.wine : ", native")],
+    ["Device", column.device],
     ["Launcher", column.launcher],
     ["Transport", column.transport],
     ["Stack", column.stack],
@@ -154,6 +155,7 @@ function circumstances(column, record, origin) {
     ["Took", record.seconds.toFixed(2) + " s" + (record.scenario ? ", " + record.scenario.toFixed(2) + " s of it in the scenario" : "")],
     ["Rank mode", record.mode],
     ["Host", [host.os_version, host.cpu, host.cpu_count + " CPUs", (host.memory_bytes / 2 ** 30).toFixed(0) + " GiB"].concat((host.gpus || []).map((gpu) => gpu.name)).join("; ")],
+    ["The host has", Object.entries(column.capabilities).map(([name, told]) => name + ": " + told).join("; ")],
     ["MPI", origin.mpi],
     ["Python", origin.python],
     ...Object.entries(origin.packages),

@@ -1,7 +1,7 @@
-// Two columns side by side: what newly fails, newly passes, is new, is gone.
+// Two columns side by side: what is worse, better, new or gone.
 
 const compareForm = document.querySelector(".view-compare form");
-const KINDS = ["newly failing", "no longer tested", "newly passing", "new", "gone", "changed otherwise"];
+const KINDS = ["worse", "no longer tested", "better", "tested now", "new", "gone", "changed otherwise"];
 
 // Everything that has verdicts: each column as it is, followed by its earlier runs, youngest first.
 const SIDES = COLUMNS.flatMap((column) => [
@@ -31,10 +31,11 @@ function changeOf(before, after) {
   if (before === after) return null;
   if (before === ABSENT) return "new";
   if (after === ABSENT) return "gone";
-  if (BAD.includes(after) && !BAD.includes(before)) return "newly failing";
-  if (after === "P") return "newly passing";
-  if (UNTESTED.includes(after) && !UNTESTED.includes(before)) return "no longer tested";
-  return "changed otherwise";
+  const ran = (letter) => !UNTESTED.includes(letter);
+  if (HOLDS.includes(before) && !HOLDS.includes(after) && after !== "N") return "worse";
+  if (ran(before) && !ran(after)) return "no longer tested";
+  if (!ran(before) && ran(after)) return "tested now";
+  return HOLDS.includes(after) && !HOLDS.includes(before) ? "better" : "changed otherwise";
 }
 
 function showChanges() {
@@ -47,6 +48,9 @@ function showChanges() {
     const kind = changeOf(before.verdicts[cell.number], after.verdicts[cell.number]);
     if (kind) found.get(kind).push(cell);
   }
+  const shared = CELLS.filter((cell) => before.verdicts[cell.number] !== ABSENT && after.verdicts[cell.number] !== ABSENT);
+  const passing = (side) => shared.filter((cell) => side.verdicts[cell.number] === "P").length.toLocaleString("en");
+  const sum = el("p", {}, `Of the ${plural(shared.length, "cell")} that both have, ${passing(before)} pass before and ${passing(after)} after.`);
   const sections = [...found].filter(([, cells]) => cells.length).map(([kind, cells]) => el("section", {},
     el("h2", {}, kind[0].toUpperCase() + kind.slice(1), el("span", { class: "quiet" }, plural(cells.length, "cell"))),
     scrolling(kind, el("table", { class: "matrix" },
@@ -54,5 +58,6 @@ function showChanges() {
       el("tbody", {}, cells.map((cell) => el("tr", {},
         el("th", { scope: "row" }, el("a", { class: "mono", href: fragment("cell", { id: cell.id, at: COLUMNS[after.number].slug }) }, cell.id)),
         [before, after].map((column) => el("td", {}, column.verdicts[cell.number] === ABSENT ? el("span", { class: "quiet" }, "absent") : chip(column.verdicts[cell.number]))))))))));
-  place.replaceChildren(...(sections.length ? sections : [el("p", {}, before === after ? "Choose two that differ." : "No verdict differs.")]));
+  const none = el("p", {}, before === after ? "Choose two that differ." : "No verdict differs.");
+  place.replaceChildren(...(before === after ? [none] : [sum, ...(sections.length ? sections : [none])]));
 }

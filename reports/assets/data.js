@@ -7,7 +7,8 @@ const VERDICTS = new Map(data.verdicts.map(([letter, name, meaning], order) => [
 const ABSENT = ".";
 // What says nothing about the thing under test.
 const UNTESTED = "NDE";
-const BAD = "FCTXE";
+// What is as it should be: PASS and UNSUPPORTED.
+const HOLDS = "PU";
 
 const CELLS = data.cells.map(([id, suite, label, title, rules, features], number) => ({
   number, id, suite, title: data.titles[title], rules, features,

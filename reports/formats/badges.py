@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
+from conformance.model.verdict import Verdict
 from reports.matrix import Column, Matrix
 
 COLOURS = {"brightgreen": "#2f7d3b", "yellow": "#8a6100", "red": "#b3131f", "lightgrey": "#59626b"}
@@ -29,11 +30,12 @@ def render(matrix: Matrix) -> dict[str, str]:
 def _says(matrix: Matrix, column: Column) -> tuple[str, str]:
     """The message and the colour; a lane that ran nothing is never green."""
     tally = matrix.tally(column)
-    if tally.percent is None:
+    if not tally.tested:
         return "nothing ran", "lightgrey"
     partial = " (partial)" if column.partial else ""
-    colour = "red" if tally.unexpected else "yellow" if column.partial or tally.percent < 100 else "brightgreen"
-    return f"{tally.percent} % of {tally.tested:,} pass{partial}", colour
+    whole = tally[Verdict.PASS] == tally.tested
+    colour = "red" if tally.unexpected else "brightgreen" if whole and not partial else "yellow"
+    return f"{tally[Verdict.PASS]:,} of {tally.tested:,} pass{partial}", colour
 
 
 def _svg(label: str, message: str, colour: str) -> str:

@@ -19,14 +19,16 @@ import jinja2
 import markupsafe
 
 from conformance.model.verdict import Verdict
-from reports import answers, pack, words
+from reports import answers, pack, places, words
 from reports.answers import Answer
 from reports.by_integration import by_integration
 from reports.embed import script_json
+from reports.grounds import grounds
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, Place, groups
 from reports.history import Past, of_column
+from reports.known import AREAS, FAULTS, known_issues
 from reports.matrix import Cell, Column, Matrix
-from reports.since import case_lines
+from reports.since import steps
 from reports.times import instant, minute
 from reports.trend import trend
 
@@ -37,6 +39,7 @@ LONGEST_LIST = 30
 
 ANSWER_ICONS = {
     Answer.WORKS: Verdict.PASS.value,
+    Answer.PARTLY: "partly",
     Answer.CATCH: "catch",
     Answer.REFUSED: Verdict.UNSUPPORTED.value,
     Answer.BROKEN: Verdict.FAIL.value,
@@ -59,13 +62,16 @@ def render(matrix: Matrix, history: Sequence[Past] = ()) -> str:
         .render(
             matrix=matrix,
             by_rule=by_rule,
-            trends={column.key: trend(matrix.tally(column), of_column(column, history)) for column in matrix.columns},
-            ran_something=any(matrix.tally(column).ran for column in matrix.columns),
+            trends={
+                column.key: trend(_verdicts(matrix, column), of_column(column, history)) for column in matrix.columns
+            },
+            grounds=grounds(matrix),
             look=groups(matrix, NEEDS_A_LOOK),
-            known=groups(matrix, [Verdict.XFAIL]),
+            all_known=words.all_known(matrix),
+            known=known_issues(matrix),
             missing=groups(matrix, NOT_TESTED),
             integrations=by_integration(matrix),
-            since=case_lines(matrix),
+            steps=steps(matrix),
             slot_count=len(matrix.slots),
             left_out=left_out,
             style=markupsafe.Markup(_asset("report.css")),
@@ -88,6 +94,9 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals.update(
         answer=answers.answer,
+        areas=AREAS,
+        faults=FAULTS,
+        places=places,
         answer_icon=ANSWER_ICONS,
         answer_meaning=answers.MEANING,
         cases=_cases,
@@ -100,7 +109,6 @@ def _environment() -> jinja2.Environment:
         meaning=words.MEANING,
         minute=minute,
         order=list(words.MEANING),
-        os_name=_os_name,
         PASS=Verdict.PASS,
         plural=words.plural,
         query=_query,
@@ -124,9 +132,8 @@ def _is_link(reference: str) -> bool:
     return re.fullmatch(r"https?://[^\s\"'<>]+", reference) is not None
 
 
-def _os_name(column: Column) -> str:
-    host = column.latest.host
-    return {"linux": "Linux", "windows": "Windows"}.get(host.os, host.os) if host else ""
+def _verdicts(matrix: Matrix, column: Column) -> dict[str, Verdict]:
+    return {cell.id: slot.verdict for cell in matrix.cells if (slot := matrix.slot(cell, column)) is not None}
 
 
 def _gib(size: int) -> str:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from conformance.model.verdict import Verdict
+from reports import places
 from reports.answers import Answer, answer, headline_groups
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, groups
+from reports.known import AREAS, FAULTS, known_issues
 from reports.matrix import Matrix
-from reports.since import case_lines
+from reports.since import steps
 from reports.times import instant, minute
-from reports.words import MEANING, plural
+from reports.words import MEANING, all_known, plural
 
 LONGEST_LIST = 50
 """CI job summaries are limited in size (GitHub: 1 MiB), and nobody reads more."""
@@ -33,6 +35,7 @@ SIGN = {
 }
 ANSWER_SIGN = {
     Answer.WORKS: "✅",
+    Answer.PARTLY: "◐",
     Answer.CATCH: "⚠️",
     Answer.REFUSED: "🚫",
     Answer.BROKEN: "❌",
@@ -46,7 +49,7 @@ def render(matrix: Matrix) -> str:
     if matrix.cells:
         blocks += [_headlines(matrix), _attention(matrix)]
         blocks.append(_versions(matrix))
-        blocks.append(_listed("Known issues", groups(matrix, [Verdict.XFAIL]), repeat=False))
+        blocks.append(_known(matrix))
         blocks.append(_suites(matrix))
         blocks.append(_listed("Not tested, and why", groups(matrix, NOT_TESTED), repeat=False))
     blocks += [_legend(), f"Built {minute(matrix.built)}."]
@@ -104,17 +107,16 @@ def _lanes(matrix: Matrix) -> str:
     rows = []
     for column in matrix.columns:
         tally, run = matrix.tally(column), column.latest
-        share = (
-            f"{tally.percent} % · {tally[Verdict.PASS]:,} of {tally.tested:,}" if tally.tested else "**nothing ran**"
-        )
-        where = f"Wine {column.key.wine}" if column.key.wine else "native"
+        share = f"{tally[Verdict.PASS]:,} of {tally.tested:,}" if tally.tested else "**nothing ran**"
+        where = f"under Wine {column.key.wine}" if column.key.wine else "native"
         versions = ", ".join(f"{name} {run.packages[name]}" for name in ("torch", "deepspeed") if name in run.packages)
         host = escape(f"{run.host.os_version} ({where})") if run.host else where
         partial = " **partial**" if column.partial else ""
         rows.append(
             [
-                f"**{escape(column.label)}**{partial}",
+                f"**{escape(column.label)}**{partial} {code(column.key.lane)}",
                 share,
+                escape(places.device(column)),
                 str(tally.unexpected),
                 str(tally[Verdict.XFAIL]),
                 str(tally.refused),
@@ -125,7 +127,7 @@ def _lanes(matrix: Matrix) -> str:
                 minute(instant(run.started)),
             ]
         )
-    head = ["lane", "passes", "unexpected", "known issues", "refused", "not tested"]
+    head = ["where", "passes", "device", "unexpected", "known issues", "refused", "not tested"]
     return _table([*head, "launcher / transport", "versions", "host", "started"], rows)
 
 
@@ -135,7 +137,10 @@ def _headlines(matrix: Matrix) -> str:
         for headline in group.headlines:
             chosen = headline.chosen(matrix)
             answers = [answer(matrix, column, chosen) for column in matrix.columns]
-            cells = [f"{ANSWER_SIGN[found.answer]} {found.answer.value}" for found in answers]
+            cells = [
+                " ".join(filter(None, (ANSWER_SIGN[found.answer], found.answer.value, found.share)))
+                for found in answers
+            ]
             rows.append([headline.title, *cells])
     return "## Can I use it?\n\n" + _table(["", *(escape(column.label) for column in matrix.columns)], rows)
 
@@ -150,9 +155,6 @@ def _listed(title: str, found: Sequence[Group], *, repeat: bool) -> str:
         lines.append(f"- {SIGN[group.verdict]} {escape(group.verdict.value)}{name}{reason}")
         if group.remedy:
             lines.append(f"  - remedy: {escape(group.remedy)}")
-        if group.known_issue:
-            issue = group.known_issue
-            lines.append(f"  - known issue {escape(issue.id)}: {escape(issue.title)}, {_link(issue.reference)}")
         for place in group.places:
             ids = ", ".join(code(cell.id) for cell in place.cells[:SOME_CELLS])
             more = f" and {len(place.cells) - SOME_CELLS:,} more" if len(place.cells) > SOME_CELLS else ""
@@ -169,24 +171,43 @@ def _link(reference: str) -> str:
 
 
 def _attention(matrix: Matrix) -> str:
-    found = groups(matrix, NEEDS_A_LOOK)
-    ran = any(matrix.tally(column).ran for column in matrix.columns)
-    nothing = "Nothing: what ran came out as it should." if ran else "Nothing ran."
-    return _listed("Needs a look", found, repeat=True) or f"## Needs a look\n\n{nothing}"
+    return (
+        _listed("Needs a look", groups(matrix, NEEDS_A_LOOK), repeat=True) or f"## Needs a look\n\n{all_known(matrix)}"
+    )
+
+
+def _known(matrix: Matrix) -> str:
+    lines = []
+    for issue in known_issues(matrix):
+        told = (
+            f"- {SIGN[Verdict.XFAIL]} {AREAS[issue.area]}: **{escape(issue.title)}** ({plural(issue.count, 'result')})"
+        )
+        lines.append(told)
+        if issue.workaround:
+            lines.append(f"  - instead: {escape(issue.workaround)}")
+        facts = [
+            f"{FAULTS[issue.fault]}'s" if issue.fault else "",
+            escape(issue.affects),
+            _link(issue.reference),
+            code(issue.id),
+        ]
+        lines.append(f"  - {', '.join(filter(None, facts))}")
+    return "## Known issues\n\n" + "\n".join(lines) if lines else ""
 
 
 def _versions(matrix: Matrix) -> str:
-    found = case_lines(matrix)
-    if not found:
+    found = steps(matrix)
+    if not found.releases:
         return ""
-    changed = [case for case in found if case.changed]
-    lines = [f"{plural(len(changed), 'case')} changed with a version, {len(found) - len(changed)} did not.", ""]
-    for case in changed:
-        told = "; ".join(
-            f"{line} ({plural(count, 'cell')})" if len(case.lines) > 1 else line for line, count in case.lines
-        )
-        lines.append(f"- {code(f'{case.suite}/{case.case}')}{escape(f', {case.label}' if case.label else '')}: {told}")
-    return "## By version of DeepSpeed\n\n" + "\n".join(lines)
+    releases = ", ".join(found.releases)
+    lines = [f"Tried: {escape(releases)}. {plural(found.steady, 'cell')} of {found.compared:,} came to the same.", ""]
+    for step in found.steps[:LONGEST_LIST]:
+        change = "worse" if step.worse else "better"
+        why = f"{step.issue.title} ({step.issue.id})" if step.issue else step.reason
+        where = f", {step.label}" if step.label else ""
+        told = f"{step.before} → {step.after}{where}: {plural(len(step.cells), 'cell')} {change}: {why}"
+        lines.append(f"- {escape(told)}; {', '.join(map(code, step.cases[:SOME_CELLS]))}")
+    return "## By release of DeepSpeed\n\n" + "\n".join(lines)
 
 
 def _suites(matrix: Matrix) -> str:
@@ -209,5 +230,6 @@ def _legend() -> str:
     lines += [
         "",
         "`passes` counts PASS among the cells that ran and that apply; refused and untested cells are not among them.",
+        "Columns may have different cells, so their counts are not to be compared.",
     ]
     return "<details><summary>How to read this</summary>\n\n" + "\n".join(lines) + "\n\n</details>"

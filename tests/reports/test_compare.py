@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from conformance.model.record import Record, to_line
 from conformance.model.run_header import to_text
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import Verdict, worse
 from reports.compare import Change, compare
 from reports.history import of_column, past_of
 from reports.merge import merge
@@ -35,13 +36,18 @@ def changed(before: Verdict | None, after: Verdict | None) -> Change | None:
     ("before", "after", "change"),
     [
         (Verdict.PASS, Verdict.PASS, None),
-        (Verdict.PASS, Verdict.FAIL, Change.NEWLY_FAILING),
-        (Verdict.XFAIL, Verdict.XPASS, Change.NEWLY_FAILING),
-        (Verdict.NOT_RUN, Verdict.CRASH, Change.NEWLY_FAILING),
-        (Verdict.UNSUPPORTED, Verdict.ERROR, Change.NEWLY_FAILING),
+        (Verdict.PASS, Verdict.FAIL, Change.WORSE),
+        (Verdict.PASS, Verdict.XFAIL, Change.WORSE),
+        (Verdict.PASS, Verdict.NO_DATA, Change.WORSE),
+        (Verdict.UNSUPPORTED, Verdict.ERROR, Change.WORSE),
+        (Verdict.UNSUPPORTED, Verdict.PASS, Change.OTHER),
+        (Verdict.XFAIL, Verdict.XPASS, Change.OTHER),
+        (Verdict.XFAIL, Verdict.PASS, Change.BETTER),
+        (Verdict.FAIL, Verdict.PASS, Change.BETTER),
         (Verdict.FAIL, Verdict.TIMEOUT, Change.OTHER),
-        (Verdict.FAIL, Verdict.PASS, Change.NEWLY_PASSING),
         (Verdict.FAIL, Verdict.XFAIL, Change.OTHER),
+        (Verdict.NOT_RUN, Verdict.CRASH, Change.TESTED),
+        (Verdict.NO_DATA, Verdict.PASS, Change.TESTED),
         (Verdict.PASS, Verdict.NOT_RUN, Change.LOST),
         (Verdict.FAIL, Verdict.NO_DATA, Change.LOST),
         (Verdict.NOT_RUN, Verdict.NO_DATA, Change.OTHER),
@@ -51,6 +57,14 @@ def changed(before: Verdict | None, after: Verdict | None) -> Change | None:
 )
 def test_a_change_has_its_name(before: Verdict | None, after: Verdict | None, change: Change | None) -> None:
     assert changed(before, after) is change
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(Verdict, repeat=2)))
+def test_worse_is_one_definition(before: Verdict, after: Verdict) -> None:
+    good = (Verdict.PASS, Verdict.UNSUPPORTED)
+    expected = before in good and after not in (*good, Verdict.NOT_RUN)
+    assert worse(before, after) is expected
+    assert (changed(before, after) is Change.WORSE) is expected
 
 
 def test_lanes_meet_across_commits_and_stay_apart_from_each_other() -> None:
@@ -78,18 +92,18 @@ def test_the_past_of_a_column_is_its_own_and_older() -> None:
     assert old[0].verdicts[factory.cell_ids()[0]] is Verdict.PASS
 
 
-def test_a_trend_needs_two_runs_that_tested_something() -> None:
-    matrix = merge(factory.lane())
-    today = matrix.tally(matrix.columns[0])
+def test_a_trend_counts_the_cells_that_all_runs_have() -> None:
+    today = {CELL: Verdict.PASS, "launch/env": Verdict.PASS, "launch/new": Verdict.FAIL}
     nothing = past_of(merge([], [factory.header([CELL])]))
     assert trend(today, nothing) is None
     failing = past_of(merge([factory.record(CELL, Verdict.FAIL), factory.record("launch/env")]))
     course = trend(today, [*nothing, *failing])
     assert course is not None
-    assert [point.percent for point in course.points] == [50, 98]
+    assert [point.passed for point in course.points] == [1, 2]
     assert [point.unexpected for point in course.points] == [True, False]
     assert course.points[0].y > course.points[1].y
-    assert course.words == "98 % now, 50 % before; 50 to 98 % in 2 runs"
+    assert course.words == "2 pass now, 1 before, of 2 cells that all 2 runs have"
+    assert trend({"launch/other": Verdict.PASS}, failing) is None
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -119,10 +133,16 @@ def test_diff_tells_a_regression_and_exits_1(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr == ""
     assert result.stdout.splitlines() == [
-        f"newly failing: {CELL} on linux_gloo · gloo · stable · reference: PASS → FAIL: lost it",
-        "newly passing: launch/env on linux_gloo · gloo · stable · reference: FAIL → PASS",
+        f"worse: {CELL} on linux_gloo · gloo · stable · reference: PASS → FAIL: lost it",
+        "better: launch/env on linux_gloo · gloo · stable · reference: FAIL → PASS",
         "2 changed, 1 for the worse",
     ]
+
+
+def test_a_failure_that_became_known_is_a_regression_too(tmp_path: Path) -> None:
+    before = write(tmp_path / "before", [factory.record(CELL)])
+    after = write(tmp_path / "after", [factory.record(CELL, Verdict.XFAIL)])
+    assert run("diff", before, after).returncode == 1
 
 
 def test_diff_of_the_same_exits_0(tmp_path: Path) -> None:

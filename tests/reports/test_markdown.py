@@ -21,17 +21,18 @@ TEXT = markdown.render(
 
 def test_the_first_lines_say_what_is_partial_and_what_was_left_out() -> None:
     top = TEXT[: TEXT.index("## Can I use it?")]
-    assert "**Partial: windows\\_mpi · Wine.**" in top
+    assert "**Partial: Windows · mpiexec · MPI transport · CPU, under Wine.**" in top
     assert "114 of 116 cells reported" in top
     assert "old.jsonl, line 3: not JSON: &lt;b&gt;" in top
 
 
 def test_every_lane_has_its_share_and_says_whether_it_is_wine() -> None:
-    rows = [line for line in TEXT.splitlines() if re.match(r"\| \*\*(linux|windows)", line)]
+    rows = [line for line in TEXT.splitlines() if re.match(r"\| \*\*(Linux|Windows)", line)]
     assert len(rows) == 5
-    assert [("Wine 8.0" in row) for row in rows] == ["windows" in row for row in rows]
-    assert [("native" in row) for row in rows] == ["linux" in row for row in rows]
-    assert "90 % · 72 of 80" in TEXT
+    assert [("Wine 8.0" in row) for row in rows] == ["windows_" in row for row in rows]
+    assert [("native" in row) for row in rows] == ["linux_" in row for row in rows]
+    assert "| 72 of 80 | CPU |" in TEXT
+    assert "2 × NVIDIA H100 80GB" in TEXT
 
 
 def test_what_needs_a_look_comes_with_its_repeat_command() -> None:
@@ -61,7 +62,7 @@ def test_nothing_ran_is_said_and_is_no_success() -> None:
 def test_duplicates_that_disagree_are_told() -> None:
     text = markdown.render(merge([factory.record(), factory.record(verdict=Verdict.FAIL)]))
     assert (
-        "**Records disagree; the worst counts:** `zero/train[stage=2,dtype=bf16]` on linux\\_gloo (FAIL, PASS)" in text
+        "**Records disagree; the worst counts:** `zero/train[stage=2,dtype=bf16]` on Linux · CPU (FAIL, PASS)" in text
     )
 
 

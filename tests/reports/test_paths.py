@@ -10,7 +10,7 @@ from reports import paths
 from tests.reports import factory
 
 TRACEBACK = """Traceback (most recent call last):
-  File "/home/someone/my work/deepspeed-conformance/conformance/ranks/member.py", line 113, in run
+  File "/home/someone/my work/deepspeed-conformance/conformance/ranks/inside/worker.py", line 113, in run
   File "/home/someone/envs/a b/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1, in forward
   File "Z:\\envs\\wine env\\python\\Lib\\shutil.py", line 561, in copytree
   File "/usr/lib/python3.12/shutil.py", line 561, in copytree

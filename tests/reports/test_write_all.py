@@ -61,10 +61,10 @@ def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "finished", "message", "colour"),
     [
-        ([Verdict.PASS, Verdict.PASS], True, "100 % of 2 pass", "brightgreen"),
-        ([Verdict.PASS, Verdict.XFAIL], True, "50 % of 2 pass", "yellow"),
-        ([Verdict.PASS, Verdict.FAIL], True, "50 % of 2 pass", "red"),
-        ([Verdict.PASS], False, "100 % of 1 pass (partial)", "yellow"),
+        ([Verdict.PASS, Verdict.PASS], True, "2 of 2 pass", "brightgreen"),
+        ([Verdict.PASS, Verdict.XFAIL], True, "1 of 2 pass", "yellow"),
+        ([Verdict.PASS, Verdict.FAIL], True, "1 of 2 pass", "red"),
+        ([Verdict.PASS], False, "1 of 1 pass (partial)", "yellow"),
         ([Verdict.NOT_RUN], True, "nothing ran", "lightgrey"),
         ([], True, "nothing ran", "lightgrey"),
     ],
@@ -79,9 +79,9 @@ def test_a_badge_is_green_only_where_all_was_tested_and_passed(
     )
     files = badges.render(matrix)
     endpoint = json.loads(files["linux_gloo~gloo~stable~reference.json"])
-    assert endpoint == {"schemaVersion": 1, "label": "linux_gloo", "message": message, "color": colour}
+    assert endpoint == {"schemaVersion": 1, "label": "Linux · CPU", "message": message, "color": colour}
     svg = ET.fromstring(files["linux_gloo~gloo~stable~reference.svg"])
-    assert svg.attrib["aria-label"] == f"linux_gloo: {message}"
+    assert svg.attrib["aria-label"] == f"Linux · CPU: {message}"
 
 
 def test_a_badge_is_of_the_latest_run() -> None:

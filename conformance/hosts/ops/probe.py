@@ -18,6 +18,9 @@ from conformance.model.verdict import NotRun
 LIBRARIES = {"async_io": "libaio-dev"}
 """What ops need beside a compiler, as Debian and Ubuntu call it."""
 
+LINUX_ONLY = frozenset({"async_io", "pin_memory"})
+"""Ops that DeepSpeed has no source of for Windows."""
+
 LOADING = 60.0
 """Seconds for which a rank that loads an op may hold its lock."""
 
@@ -33,7 +36,9 @@ def probe_op(name: str) -> None:
     if name in installed_ops():
         return
     remedy = "build it ahead: python -m nox -s ops"
-    if name in LIBRARIES:
+    if name in LINUX_ONLY and sys.platform == "win32":
+        remedy = "run it on a Linux lane: Windows has no such op"
+    elif name in LIBRARIES:
         remedy = f"apt-get install {LIBRARIES[name]}, then {remedy}"
     folder = cached(name)
     if folder is None:
