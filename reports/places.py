@@ -92,14 +92,14 @@ def machine(column: Column) -> str:
 def capabilities(column: Column) -> dict[str, str]:
     """What a probe found that the host can do, by name, in words; empty for records of before there were probes."""
     host = column.latest.host
-    found: Mapping[str, object] = getattr(host, "capabilities", {}) if host else {}
+    found = host.capabilities if host else {}
     return {name.replace("_", " "): _told(name, value) for name, value in sorted(found.items())}
 
 
 def lacks(column: Column) -> str:
     """The number types that the host is known not to compute in: `no fp16`; empty if none or unknown."""
     host = column.latest.host
-    found: Mapping[str, object] = getattr(host, "capabilities", {}) if host else {}
+    found = host.capabilities if host else {}
     return ", ".join(f"no {name}" for name in ("fp16", "bf16") if found.get(name) is False)
 
 
@@ -112,7 +112,7 @@ def _told(name: str, value: object) -> str:
 
 
 def _on_gpu(column: Column, host: Host) -> bool:
-    accelerator = getattr(host, "capabilities", {}).get("accelerator")
+    accelerator = host.capabilities.get("accelerator")
     if accelerator is not None:
         return bool(accelerator != "cpu")
     # Records of before there were capabilities: a CPU build of torch computes on no GPU.
