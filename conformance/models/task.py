@@ -62,7 +62,9 @@ def build(name: str, seed: int) -> nn.Module:
     """The model of a task in float32 on the CPU, its weights drawn from `seed`; torch's global random state stays as it
     was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(
+            seed
+        )  # torch.manual_seed would seed accelerators too, and note a stack trace
         return task(name).model()
 
 

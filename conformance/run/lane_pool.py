@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from conformance import integrations
 from conformance.hosts import probes
@@ -12,6 +14,13 @@ from conformance.matrix.lane import Lane
 from conformance.ranks import RankPool, open_pool
 from conformance.ranks.pool.opening import MODES
 from conformance.run.run_cell import Circumstances
+
+_SCENARIOS_USE: Final = (
+    "conformance.models",
+    "conformance.integrations.master_weights",
+    "conformance.oracle.trajectory",
+)
+"""What scenarios of most suites import when they run."""
 
 
 def check_mode(mode: str, lane: Lane) -> None:
@@ -29,12 +38,13 @@ def check_mode(mode: str, lane: Lane) -> None:
         )
 
 
-def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str]) -> RankPool:
+def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str], suites: Collection[str]) -> RankPool:
     """Open the pool of a process of a run.
 
     Args:
         mode: the --ranks option.
         driven: the integrations that ranks import ahead.
+        suites: those that cells are of; ranks import their modules ahead.
     """
     lane = circumstances.lane
     environment: dict[str, str | None] = dict(lane.environment)
@@ -50,5 +60,13 @@ def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str
             "torch",
             "deepspeed",
             *(integrations.entry(name).module for name in driven if integrations.missing(name) is None),
+            *_SCENARIOS_USE,
+            *suite_modules(suites),
         ],
     )
+
+
+def suite_modules(suites: Collection[str]) -> list[str]:
+    """The modules of suites that are ours, in which ranks find scenarios; others are found when they are needed."""
+    names = [f"conformance.suites.test_{suite}" for suite in suites]
+    return [name for name in names if importlib.util.find_spec(name) is not None]

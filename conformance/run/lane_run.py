@@ -206,7 +206,12 @@ class LaneRun:
     def pool(self) -> RankPool:
         """The rank pool of this process, opened on first use."""
         if self._pool is None:
-            self._pool = open_lane_pool(self.config.getoption("ranks"), self.circumstances, self.integrations)
+            self._pool = open_lane_pool(
+                self.config.getoption("ranks"),
+                self.circumstances,
+                self.integrations,
+                dict.fromkeys(cell.suite for cell in self.cells),
+            )
         return self._pool
 
     def _learn_of_host(self) -> None:

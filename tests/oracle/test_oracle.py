@@ -250,6 +250,16 @@ def test_answers_do_not_depend_on_torchs_random_state() -> None:
     assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
+def test_a_model_is_that_of_torchs_seed_and_leaves_it_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    built = models.build("mlp", 7).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(7)
+    plain = models.task("mlp").model().state_dict()
+    assert all(torch.equal(built[name], plain[name]) for name in plain)
+
+
 def test_deviation_says_what_is_wrong_with_a_run() -> None:
     oracle = trajectory(Question())
     with pytest.raises(AssertionError, match="3 losses were reported, 4 steps"):

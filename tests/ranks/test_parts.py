@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import platform
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +195,30 @@ def test_the_processor_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     processor.remember()
     assert [cpuinfo.get_cpu_info()["vendor_id_raw"] for _ in range(2)] == ["a vendor"] * 2
     assert len(asked) == 1
+
+
+GATHER = """
+import hashlib, os
+from pathlib import Path
+from conformance.ranks.platform import posix
+
+def huge():
+    told = dict(line.split(":") for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return int(told["AnonHugePages"].split()[0])
+
+data = os.urandom(16 << 20)
+before = hashlib.sha256(data).digest(), huge()
+posix.gather_memory()
+assert hashlib.sha256(data).digest() == before[0]
+print(huge() - before[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
+def test_memory_is_gathered_in_huge_pages() -> None:
+    told = subprocess.run([sys.executable, "-c", GATHER], capture_output=True, check=True, encoding="utf-8")
+    major, minor = (int(part) for part in platform.release().split(".")[:2])
+    if (major, minor) >= (6, 1) and Path("/sys/kernel/mm/transparent_hugepage").is_dir():
+        assert int(told.stdout) >= 8 << 10, "KiB in huge pages, of 16 MiB"
+    else:
+        assert int(told.stdout) == 0

@@ -14,6 +14,7 @@ _LAZY = (
     "torch.optim",
     "torch._dynamo",
     "torch._inductor",
+    "torch._subclasses.schema_check_mode",
     "torch.distributed.distributed_c10d",
     "torch.profiler._cupti_monitor",
     "torch.utils.serialization.config",

@@ -37,6 +37,9 @@ from conformance.ranks.protocol.messages import (
 
 assert sys.platform == "linux"
 
+_MANY_FORKS = 16
+"""After so many it pays to make the next ones cheap."""
+
 
 class Agent:
     """Serves one harness over `connection`."""
@@ -44,6 +47,8 @@ class Agent:
     def __init__(self, connection: channel.Channel, forks: bool) -> None:
         self._connection = connection
         self._forks = forks
+        self._forked = 0
+        self._gathered = False
         self._pids: dict[int, int] = {}
         """Process id to key, of what was started and not yet reaped."""
         self._waking, wake = socket.socketpair()
@@ -103,6 +108,7 @@ class Agent:
                 self._become_rank(message, agent)
             finally:
                 os._exit(1)
+        self._forked += 1
         self._started(pid, message.key)
 
     def _become_rank(self, message: Fork, agent: int) -> None:
@@ -151,6 +157,9 @@ class Agent:
             self._reap()
         self._kill(keep=[pid for pid, key in self._pids.items() if key not in message.keys])
         self._connection.send(Stopped())
+        if self._forked >= _MANY_FORKS and not self._gathered:
+            self._gathered = True
+            posix.gather_memory()
 
     def _kill(self, keep: Iterable[int]) -> None:
         """Kill children, and those who become children by that, until only `keep` are left."""

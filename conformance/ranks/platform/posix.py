@@ -11,6 +11,9 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_MADV_COLLAPSE = 25
+_HUGE = 2 << 20
+"""Bytes of a huge page."""
 
 
 @functools.cache
@@ -48,3 +51,18 @@ def children() -> list[int]:
 def threads() -> int:
     """How many threads this process has."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def gather_memory() -> None:
+    """Have the kernel put this process's own memory into huge pages, where it can (Linux 6.1): a fork then copies one
+    entry of the page table for what otherwise takes 512."""
+    if sys.platform != "linux":
+        return
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        span, access, _, _, inode, *name = line.split(maxsplit=5)
+        if access != "rw-p" or inode != "0" or (name and name[0] != "[heap]"):
+            continue
+        first, last = (int(end, 16) for end in span.split("-"))
+        first, last = -(-first // _HUGE) * _HUGE, last // _HUGE * _HUGE
+        if first < last:  # a refusal costs nothing but speed
+            _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _MADV_COLLAPSE)
