@@ -72,10 +72,14 @@ class KnownIssue(Frozen):
     def _one_or_many(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
 
+    def names(self, cell: Cell) -> bool:
+        """Whether the entry speaks of this cell, wherever it runs."""
+        return any(matches(glob, cell.id) for glob in self.cells)
+
     def covers(self, cell: Cell, lane: str, transport: str, integration: str) -> bool:
         """Whether the entry speaks of this cell run so, whatever the versions."""
         return (
-            any(matches(glob, cell.id) for glob in self.cells)
+            self.names(cell)
             and any(matches(glob, lane) for glob in self.lanes)
             and any(matches(glob, transport) for glob in self.transports)
             and any(matches(glob, integration) for glob in self.integrations)
