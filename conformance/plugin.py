@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from conformance.matrix import MatrixError
 from conformance.matrix.stack import DEFAULT_STACK
-from conformance.model.case import plan_of
 from conformance.model.exit_code import ExitCode
 from conformance.model.record import RecordFileError
 from conformance.run.record_file import ReportFolderError
-
-if TYPE_CHECKING:
-    from conformance.run.lane_run import LaneRun
-
-SUITES: Final = Path(__file__).with_name("suites")
-LANE_RUN: Final[pytest.StashKey[LaneRun]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--report-folder", metavar="DIR", help="where records and reports go (default: results/LANE)")
     add("--export-checkpoints", metavar="DIR", help="leave checkpoints for other lanes in DIR/LANE")
     add("--import-checkpoints", metavar="DIR", help="load the checkpoints that other lanes have left in DIR")
+    add("--suites-folder", metavar="DIR", help="take the checks of suites from here")
     add("--matrices", metavar="DIR", help="read lanes, suites, rules, stacks and known issues from here")
     add("--host-class", metavar="NAME", help="what you call this kind of host, for the records")
 
@@ -50,8 +42,6 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     """Turn a lane run's usage errors into exit code 2, with a plain message."""
     if config.getoption("lane") is None:
         return (yield)
-    if config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.args[:] = [str(SUITES)]
     try:
         code = yield
     except pytest.UsageError as error:
@@ -72,9 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only a lane run pays for these: the harness's own tests load this plugin too.
     from conformance.run.controller import Controller
     from conformance.run.lane_run import LaneRun
+    from conformance.run.options import read_options
 
     try:
-        run = config.stash[LANE_RUN] = LaneRun.from_config(config)
+        run = LaneRun.prepare(config, read_options(config.getoption))
         controller = None if hasattr(config, "workerinput") else Controller(config, run)
     except (MatrixError, ReportFolderError, RecordFileError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -84,13 +75,3 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.unregister(reporter)
     if controller is not None:
         config.pluginmanager.register(controller, "conformance-controller")
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make an item of every selected cell."""
-    if plan_of(metafunc.function) is None:
-        return
-    run = metafunc.config.stash.get(LANE_RUN, None)
-    if run is None:
-        raise pytest.UsageError("the suites run with --lane NAME, e.g. --lane linux_gloo")
-    run.make_items(metafunc)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from conformance.matrix.stack import DEFAULT_STACK
-from conformance.run.items import DEFAULT_INTEGRATION
+from conformance.model.planned_cell import DEFAULT_INTEGRATION
 from reports import places
 from reports.matrix import Column
 

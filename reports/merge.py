@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from conformance.matrix.stack import DEFAULT_STACK
+from conformance.model.planned_cell import DEFAULT_INTEGRATION
 from conformance.model.record import Provenance, Record, RuleText, to_line
 from conformance.model.run_header import RunHeader
 from conformance.model.verdict import Verdict
-from conformance.run.items import DEFAULT_INTEGRATION
 from reports.answers import headline_groups
 from reports.labels import named
 from reports.matrix import AxisValue, Cell, Column, ColumnKey, Matrix, Problem, Run, Slot

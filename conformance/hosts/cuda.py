@@ -58,16 +58,21 @@ def cuda_of_torch() -> str | None:
 
 
 @functools.cache
-def cuda_facts() -> CudaFacts:
-    """Ask torch, in a process of its own: this one must never initialise CUDA, since its ranks may be forked."""
+def cuda_facts(devices: tuple[str, ...] | None = None) -> CudaFacts:
+    """Ask torch, in a process of its own: this one must never initialise CUDA, since its ranks may be forked.
+
+    Args:
+        devices: the only GPUs, as CUDA_VISIBLE_DEVICES names them; None leaves that variable alone.
+    """
+    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
     try:
         answer = subprocess.run(
             [sys.executable, "-c", ASK],
-            env=inherited(os.environ),
             capture_output=True,
             timeout=TIMEOUT,
             encoding="utf-8",
             errors="replace",
+            env=inherited({**os.environ, **visible}),
         )
     except (OSError, subprocess.SubprocessError) as error:
         return CudaFacts(problem=str(error))

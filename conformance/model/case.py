@@ -1,15 +1,21 @@
-"""Binding a check (a pytest function) to the scenarios whose observations it judges."""
+"""Binding a check to the case that it answers and to the scenarios whose observations it judges."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from conformance.model.setting import Axes, Observation, Setting
 
 Scenario = Callable[[Setting], Observation]
-Check = TypeVar("Check", bound=Callable[..., None])
+Check = Callable[..., None]
+Marked = TypeVar("Marked", bound=Check)
+Plan = Callable[..., Sequence["Step"]]
+"""From axes to steps, without a look at the host. One that hands checkpoints between lanes takes `bundles` too."""
+
+ID = re.compile(r"(?P<suite>[a-z][a-z0-9_]*)/(?P<name>[a-z][a-z0-9_]*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,34 +52,56 @@ class Step:
         return f"{self.scenario.__module__}:{self.scenario.__qualname__}"
 
 
-Plan = Callable[[Axes], Sequence[Step]]
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a suite's module says of one case of the matrix.
+
+    Attributes:
+        check: raises AssertionError unless what the ranks saw is right.
+        plan: what is run.
+    """
+
+    suite: str
+    name: str
+    check: Check
+    plan: Plan
+
+    @property
+    def id(self) -> str:
+        """`suite/name`, as in the ids of its cells."""
+        return f"{self.suite}/{self.name}"
 
 
-def case(scenario: Scenario | None = None, *, plan: Plan | None = None) -> Callable[[Check], Check]:
-    """Mark a pytest function as the check of a case.
+def case(id: str, scenario: Scenario | None = None, *, plan: Plan | None = None) -> Callable[[Marked], Marked]:
+    """Mark a function as the check of a case.
 
     Args:
+        id: `suite/name`, as matrices/suites/SUITE.toml declares it.
         scenario: what each rank runs; the check then takes `observations`, one per rank.
         plan: for several steps, a pure function from axes to steps; the check then takes `steps`, a list of such lists.
 
     Raises:
         TypeError: neither or both were given.
+        ValueError: `id` is not of that form.
     """
     if (scenario is None) == (plan is None):
         raise TypeError("case() takes either a scenario or plan=, not both")
+    form = ID.fullmatch(id)
+    if form is None:
+        raise ValueError(f"case: found {id!r}, expected 'suite/name' in lower case, such as 'zero/train'")
 
     def one_step(_axes: Axes) -> Sequence[Step]:
         assert scenario is not None
         return [Step(scenario)]
 
-    def mark(check: Check) -> Check:
-        check.conformance_plan = plan or one_step  # type: ignore[attr-defined]
+    def mark(check: Marked) -> Marked:
+        check.conformance_case = Case(form["suite"], form["name"], check, plan or one_step)  # type: ignore[attr-defined]
         return check
 
     return mark
 
 
-def plan_of(check: Callable[..., Any]) -> Plan | None:
-    """The plan that `case` attached, or None for a plain function."""
-    plan: Plan | None = getattr(check, "conformance_plan", None)
-    return plan
+def case_of(check: object) -> Case | None:
+    """What `case` attached, or None for anything else."""
+    found = getattr(check, "conformance_case", None)
+    return found if isinstance(found, Case) else None

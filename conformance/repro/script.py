@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib
 import inspect
 import pprint
 import textwrap
@@ -12,15 +11,16 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from conformance import integrations
+from conformance.hosts.bundles import Bundles
 from conformance.matrix import Matrix
 from conformance.matrix.lane import Lane
-from conformance.model.case import Step, plan_of
+from conformance.model.case import Check, Step, case_of
 from conformance.model.cell import Cell
 from conformance.repro import runner
 from conformance.repro.flatten import Flat, Imported, NotFlat, Source, Symbol, flatten, parse, source_of
 from conformance.repro.folding import Known
+from conformance.run.cases import cases_of_suite
 
-SUITES = "conformance.suites"
 WIDTH = 120
 IMPORTS = 120.0
 """Seconds that fresh interpreters may take to import torch and DeepSpeed, beside the cell's deadline."""
@@ -50,11 +50,9 @@ class Wanted:
     command: str
 
 
-def check_of(cell: Cell) -> Callable[..., Any]:
-    """The pytest function that judges a cell of the suites."""
-    module = importlib.import_module(f"{SUITES}.test_{cell.suite}")
-    check: Callable[..., Any] = getattr(module, f"test_{cell.case}")
-    return check
+def check_of(cell: Cell) -> Check:
+    """The function that judges a cell of the suites."""
+    return cases_of_suite(cell.suite)[cell.case].check
 
 
 def script(wanted: Wanted, matrix: Matrix, check: Callable[..., Any]) -> str:
@@ -66,9 +64,12 @@ def script(wanted: Wanted, matrix: Matrix, check: Callable[..., Any]) -> str:
     Raises:
         NotRun: the cell's plan needs what this host lacks.
     """
-    plan = plan_of(check)
-    assert plan is not None, check
-    steps = plan(wanted.cell.axes)
+    case = case_of(check)
+    assert case is not None, check
+    given = {"bundles": Bundles()}
+    steps = case.plan(
+        wanted.cell.axes, **{name: given[name] for name in inspect.signature(case.plan).parameters if name in given}
+    )
     try:
         roots = [*_roots(steps, check), *map(_runner, ("Step", "Cell", "run"))]
         everywhere = _known(wanted, steps)

@@ -11,11 +11,12 @@ import pytest
 
 import reports
 from conformance.model.exit_code import ExitCode, exit_code
+from conformance.model.planned_cell import Key, name_of
 from conformance.model.record import Provenance, Record
 from conformance.model.run_header import FILE_NAME, RunHeader, to_text
 from conformance.run.console import Console
-from conformance.run.items import Key, key_of_node
-from conformance.run.lane_run import RECORD_PROPERTY, LaneRun, report_folder
+from conformance.run.item import RECORD_PROPERTY
+from conformance.run.lane_run import LaneRun
 from conformance.run.record_file import RecordFile, ReportFolderError
 
 
@@ -25,8 +26,8 @@ class Controller:
     def __init__(self, config: pytest.Config, run: LaneRun) -> None:
         self.config = config
         self.run = run
-        self.folder = report_folder(config)
-        self.listing = bool(config.getoption("list_cells"))
+        self.folder = run.options.report_folder
+        self.listing = run.options.listing
         self.console = Console(quiet=self.listing)
         self.records: list[Record] = list(run.kept)
         self.planned: list[Key] = []
@@ -42,21 +43,15 @@ class Controller:
         if self.listing:
             config.option.collectonly = True
         else:
-            self.file = RecordFile(self.folder, keep=bool(config.getoption("resume")))
+            self.file = RecordFile(self.folder, keep=run.options.resume)
 
     def pytest_configure_node(self, node: Any) -> None:
         """xdist is about to start a worker."""
         node.workerinput.update(self.run.for_worker())
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.broken = True
-            self.console.say(f"error: {report.nodeid} cannot be collected:\n{report.longreprtext}")
-
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        if self.config.getoption("numprocesses", None):
-            return  # Only the workers have items.
-        self._begin([item.nodeid for item in session.items])
+        if not self.run.leads_workers or self.listing:
+            self._begin([item.nodeid for item in session.items])
 
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         if not self.planned:
@@ -124,14 +119,16 @@ class Controller:
         self._write_headers(finished=None)
 
     def _begin(self, nodeids: Sequence[str]) -> None:
-        keys = [key for key in map(key_of_node, nodeids) if key is not None]
+        chosen = set(nodeids)  # Not all, where the user has also given -k or --deselect.
+        every = [(cell.id, integration) for cell, integration in self.run.pairs]
+        keys = [key for key in every if name_of(key) in chosen]
         if self.listing:
             self.planned = keys
             for cell, _ in keys:
                 self.console.say(cell)
             return
         self.planned = [*((record.cell, record.integration) for record in self.records), *keys]
-        here = self.run.circumstances
+        here = self.run.context
         kept = f" ({len(self.records)} kept from before)" if self.records else ""
         self.console.begin(f"{here.lane.name}, {here.transport}, stack {here.stack}{kept}", len(keys))
         self._write_headers(finished=None)
@@ -147,10 +144,10 @@ class Controller:
 
     def _write_headers(self, *, finished: str | None) -> list[RunHeader]:
         """Say in the folder what this run set out to do: a header an integration."""
-        here = self.run.circumstances
-        shard = self.config.getoption("shard")
+        here = self.run.context
+        shard = self.run.options.shard
         headers = []
-        for integration in self.run.integrations:
+        for integration in self.run.options.integrations:
             header = RunHeader(
                 run=here.provenance.run,
                 lane=here.lane.name,
@@ -167,7 +164,7 @@ class Controller:
                 provenance=here.provenance,
             )
             headers.append(header)
-            name = FILE_NAME if len(self.run.integrations) == 1 else f"run.{integration}.json"
+            name = FILE_NAME if len(self.run.options.integrations) == 1 else f"run.{integration}.json"
             (self.folder / name).write_text(to_text(header), encoding="utf-8")
         return headers
 

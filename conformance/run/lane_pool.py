@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -13,7 +14,7 @@ from conformance.matrix import MatrixError
 from conformance.matrix.lane import Lane
 from conformance.ranks import RankPool, open_pool
 from conformance.ranks.pool.opening import MODES
-from conformance.run.run_cell import Circumstances
+from conformance.run.context import RunContext
 
 _SCENARIOS_USE: Final = (
     "conformance.models",
@@ -38,7 +39,7 @@ def check_mode(mode: str, lane: Lane) -> None:
         )
 
 
-def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str], suites: Collection[str]) -> RankPool:
+def open_lane_pool(mode: str, context: RunContext, driven: Sequence[str], suites: Collection[str]) -> RankPool:
     """Open the pool of a process of a run.
 
     Args:
@@ -46,10 +47,12 @@ def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str
         driven: the integrations that ranks import ahead.
         suites: those that cells are of; ranks import their modules ahead.
     """
-    lane = circumstances.lane
+    lane = context.lane
     environment: dict[str, str | None] = dict(lane.environment)
-    if circumstances.device == "cpu":
+    if context.device == "cpu":
         environment |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    else:
+        environment |= context.ground.variables()
     return open_pool(
         mode=lane.ranks if mode == "auto" else mode,
         launcher=lane.launcher,
@@ -68,5 +71,11 @@ def open_lane_pool(mode: str, circumstances: Circumstances, driven: Sequence[str
 
 def suite_modules(suites: Collection[str]) -> list[str]:
     """The modules of suites that are ours, in which ranks find scenarios; others are found when they are needed."""
-    names = [f"conformance.suites.test_{suite}" for suite in suites]
-    return [name for name in names if importlib.util.find_spec(name) is not None]
+    modules = []
+    for suite in suites:
+        spec = importlib.util.find_spec(f"conformance.suites.{suite}")
+        if spec is not None:
+            modules.append(spec.name)
+            rooms = pkgutil.iter_modules(spec.submodule_search_locations or ())
+            modules += [f"{spec.name}.{room.name}" for room in rooms]
+    return modules

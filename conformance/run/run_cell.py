@@ -12,23 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance import integrations
-from conformance.hosts import probes
-from conformance.matrix import Matrix
 from conformance.matrix.known_issue import KnownIssue
-from conformance.matrix.lane import Lane
-from conformance.matrix.suite import CAN
-from conformance.model.capability import condition_of
-from conformance.model.case import Step, plan_of
+from conformance.model.case import Check
 from conformance.model.cell import Cell
 from conformance.model.cut import cut
-from conformance.model.record import Host, Provenance, RankRecord, Record
+from conformance.model.planned_cell import PlannedCell, PlannedStep
+from conformance.model.record import RankRecord, Record
 from conformance.model.setting import Observation, Setting
-from conformance.model.verdict import NotRun, Verdict
+from conformance.model.verdict import Verdict
 from conformance.ranks import Job, Outcome, RankPool
-from conformance.run import capabilities
+from conformance.run.context import RunContext
 from conformance.run.judgement import Judgement, judge_check, judge_outcome, modes
 from conformance.run.known import explain
+from conformance.run.lacking import lacking
+from conformance.run.repeat import repeat_line
 from conformance.run.summary import in_short
 
 LOG_LIMIT = 16_000
@@ -36,24 +33,6 @@ LOG_LIMIT = 16_000
 
 BELIEVED = (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XFAIL)
 """Verdicts of ranks that ran other cells before; any other is asked for again in ranks that ran nothing."""
-
-Check = Callable[..., None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Circumstances:
-    """What is the same for all cells of a run in one process."""
-
-    matrix: Matrix
-    lane: Lane
-    transport: str
-    device: str
-    stack: str
-    provenance: Provenance
-    repeat: Callable[[Cell, str], str]
-    """The command that repeats a cell with an integration."""
-    cold: bool = False
-    """Whether every cell runs in fresh interpreters."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,27 +45,26 @@ class _Run:
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-def run_cell(
-    cell: Cell, check: Check, integration: str, circumstances: Circumstances, pool: Callable[[], RankPool]
-) -> Record:
-    """Run `cell` and judge it.
+def run_cell(planned: PlannedCell, context: RunContext, pool: Callable[[], RankPool]) -> Record:
+    """Run a cell and judge it.
 
     Args:
         pool: opens the rank pool on first use, so that a run of cells that are all NOT_RUN starts nothing.
     """
+    cell, lane = planned.cell, context.lane
     started = datetime.datetime.now(datetime.UTC)
     clock = time.perf_counter()
     waited = 0.0
-    steps = _steps(cell, check, integration, circumstances)
-    if isinstance(steps, Judgement):
-        run = _Run(steps)
+    lack = lacking(planned, context)
+    if lack is not None:
+        run = _Run(lack)
     else:
-        run = _attempt(cell, check, steps, integration, circumstances, pool(), fresh=False)
+        run = _attempt(planned, context, pool(), fresh=False)
         reused = any(outcome.mode == "reused" for outcome in run.outcomes)
-        if reused and _in_the_light_of_known_issues(run, cell, integration, circumstances)[0].verdict not in BELIEVED:
-            run = _attempt(cell, check, steps, integration, circumstances, pool(), fresh=True)
+        if reused and _in_the_light_of_known_issues(run, planned, context)[0].verdict not in BELIEVED:
+            run = _attempt(planned, context, pool(), fresh=True)
         waited = sum(outcome.waited for outcome in run.outcomes)
-    judgement, issue = _in_the_light_of_known_issues(run, cell, integration, circumstances)
+    judgement, issue = _in_the_light_of_known_issues(run, planned, context)
     reports = [(step, report) for step, outcome in enumerate(run.outcomes) for report in outcome.reports]
     quiet = judgement.verdict is Verdict.PASS
     return Record(
@@ -95,15 +73,15 @@ def run_cell(
         case=cell.case,
         axes=dict(cell.axes),
         title=cell.title,
-        lane=circumstances.lane.name,
-        launcher=circumstances.lane.launcher,
-        transport=circumstances.transport,
-        stack=circumstances.stack,
-        integration=integration,
+        lane=lane.name,
+        launcher=lane.launcher,
+        transport=context.transport,
+        stack=context.stack,
+        integration=planned.integration,
         verdict=judgement.verdict,
         reason=judgement.reason,
         remedy=judgement.remedy,
-        rules=tuple(circumstances.matrix.rules[rule].as_text() for rule in cell.rules),
+        rules=tuple(context.matrix.rules[rule].as_text() for rule in cell.rules),
         known_issue=issue.as_text() if issue else None,
         started=started.isoformat(timespec="milliseconds"),
         seconds=round(time.perf_counter() - clock - waited, 4),  # the fork server's imports are no cell's
@@ -126,141 +104,65 @@ def run_cell(
         numbers={name: float(value) for name, value in run.numbers.items()},
         log="" if quiet else _log(run.outcomes),
         stacks="\n".join(f"rank {report.rank}\n{report.stacks}" for _, report in reports if report.stacks)[:LOG_LIMIT],
-        repeat=circumstances.repeat(cell, integration),
-        provenance=circumstances.provenance,
+        repeat=repeat_line(planned, context),
+        provenance=context.provenance,
     )
 
 
 def _in_the_light_of_known_issues(
-    run: _Run, cell: Cell, integration: str, circumstances: Circumstances
+    run: _Run, planned: PlannedCell, context: RunContext
 ) -> tuple[Judgement, KnownIssue | None]:
     return explain(
         run.judgement,
-        cell,
-        circumstances.matrix.known_issues,
-        lane=circumstances.lane.name,
-        transport=circumstances.transport,
-        integration=integration,
-        versions=circumstances.provenance.packages,
-        host=circumstances.provenance.host,
+        planned.cell,
+        context.matrix.known_issues,
+        lane=context.lane.name,
+        transport=context.transport,
+        integration=planned.integration,
+        versions=context.provenance.packages,
+        host=context.provenance.host,
     )
 
 
-def _steps(cell: Cell, check: Check, integration: str, circumstances: Circumstances) -> Sequence[Step] | Judgement:
-    """The steps of a cell, or what this host lacks for them."""
-    plan = plan_of(check)
-    assert plan is not None, check
-    lane = circumstances.lane
-    host = circumstances.provenance.host
-    lack = (
-        _lacking([f"os:{lane.os}", *lane.needs, *cell.needs], host)
-        or _excluded(cell, host)
-        or _missing(integration, circumstances)
-    )
-    if lack is not None:
-        return lack
-    try:
-        steps = plan(cell.axes)
-    except NotRun as lacks:
-        return Judgement(Verdict.NOT_RUN, f"needs {lacks.lacks}", lacks.remedy)
-    if circumstances.device == "cuda":
-        lack = _lacking([f"gpus:{max(step.devices(cell.axes) for step in steps)}"], host)
-    return steps if lack is None else lack
-
-
-def _lacking(needs: Sequence[str], host: Host) -> Judgement | None:
-    for need in needs:
-        probe, _, argument = need.partition(":")
-        try:
-            if probe == CAN:
-                capabilities.check(condition_of(argument), host)
-            else:
-                probes.check(need)
-        except NotRun as lack:
-            return Judgement(Verdict.NOT_RUN, f"needs {lack.lacks}", lack.remedy)
-        except KeyError:
-            return Judgement(Verdict.ERROR, f"no probe is called {need!r}; known: {', '.join(sorted(probes.PROBES))}")
-    return None
-
-
-def _excluded(cell: Cell, host: Host) -> Judgement | None:
-    for conditions, reason in cell.excluded_on:
-        if all(condition.holds(host.capabilities) for condition in conditions):
-            on = ", ".join(map(str, conditions))
-            return Judgement(Verdict.NOT_RUN, f"not asked where {on}: {reason}", f"run on a host without {on}")
-    return None
-
-
-def _missing(integration: str, circumstances: Circumstances) -> Judgement | None:
-    missing = integrations.missing(integration)
-    if missing is None:
-        return None
-    groups = circumstances.matrix.stacks[circumstances.stack].groups
-    return Judgement(Verdict.NOT_RUN, f"needs {missing} (not installed)", pip_line(integration, missing, groups))
-
-
-def pip_line(integration: str, missing: str, groups: Mapping[str, Mapping[str, str]]) -> str:
-    """The command that installs what `integration` drives: the stack's exact versions, where it pins any. Pure.
-
-    Args:
-        missing: the distribution that was not found.
-        groups: those of the stack, exact versions by distribution.
-    """
-    extra = integrations.entry(integration).extra
-    if extra is None:
-        return f"python -m pip install {missing}"
-    pins = [f"{name}=={version}" for name, version in groups.get(extra, {}).items()]
-    wanted = " ".join(pins) or f'"deepspeed-conformance[{extra}]"'
-    return f"python -m pip install {wanted}"
-
-
-def _attempt(
-    cell: Cell,
-    check: Check,
-    planned: Sequence[Step],
-    integration: str,
-    circumstances: Circumstances,
-    pool: RankPool,
-    *,
-    fresh: bool,
-) -> _Run:
+def _attempt(planned: PlannedCell, context: RunContext, pool: RankPool, *, fresh: bool) -> _Run:
+    assert planned.case is not None, planned
+    check = planned.case.check
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     outcomes: list[Outcome] = []
     try:
         steps: list[list[Observation]] = []
-        for number, step in enumerate(planned):
-            job = _job(cell, step, number, integration, circumstances, folder)
-            outcome = pool.run(job, fresh=fresh)
+        for step in planned.steps:
+            outcome = pool.run(_job(planned, step, context, folder), fresh=fresh)
             outcomes.append(outcome)
             judgement = judge_outcome(outcome)
             if judgement is not None:
                 return _Run(judgement, tuple(outcomes))
             steps.append([report.observation or {} for report in outcome.reports])
         numbers: dict[str, float] = {}
-        arguments = _arguments(check, cell, steps, numbers)
+        arguments = _arguments(check, planned.cell, steps, numbers)
         judgement = judge_check(lambda: check(**arguments), Path(inspect.getfile(check)))
         return _Run(judgement, tuple(outcomes), steps[-1][0], numbers)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _job(cell: Cell, step: Step, number: int, integration: str, circumstances: Circumstances, folder: Path) -> Job:
+def _job(planned: PlannedCell, step: PlannedStep, context: RunContext, folder: Path) -> Job:
     return Job(
-        cell=cell.id,
-        scenario=step.scenario_name,
+        cell=planned.cell.id,
+        scenario=step.scenario,
         setting=Setting(
-            parameters={**cell.axes, **step.parameters},
+            parameters=step.parameters,
             rank=None,
-            world=step.ranks(cell.axes),
-            launcher=circumstances.lane.launcher,
-            transport=circumstances.transport,
-            device=circumstances.device,
-            integration=integration,
+            world=step.world,
+            launcher=context.lane.launcher,
+            transport=context.transport,
+            device=context.device,
+            integration=planned.integration,
             folder=folder,
         ),
-        deadline=cell.deadline * circumstances.lane.deadline_factor,
+        deadline=planned.cell.deadline * context.lane.deadline_factor,
         environment=step.environment,
-        cold=step.cold or circumstances.cold,
+        cold=step.cold,
     )
 
 

@@ -27,7 +27,7 @@ def test_a_foreign_operating_system_names_this_one() -> None:
 
 
 def test_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(probes, "gpus", lambda *_: (GPU,))
     probes.check("gpus:1")
     assert str(lack("gpus:2")).startswith("needs 2 GPUs, found 1; ")
 
@@ -66,18 +66,18 @@ def test_each_step_to_nccl_has_its_own_reason(
     need: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(probes, "gpus", lambda: gpus)
+    monkeypatch.setattr(probes, "gpus", lambda *_: gpus)
     monkeypatch.setattr(probes, "cuda_of_torch", lambda: build)
-    monkeypatch.setattr(probes, "cuda_facts", lambda: facts)
+    monkeypatch.setattr(probes, "cuda_facts", lambda *_: facts)
     found = lack(need)
     assert said in found.lacks
     assert found.remedy
 
 
 def test_a_host_with_everything_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "gpus", lambda: (GPU, GPU))
+    monkeypatch.setattr(probes, "gpus", lambda *_: (GPU, GPU))
     monkeypatch.setattr(probes, "cuda_of_torch", lambda: "12.6")
-    monkeypatch.setattr(probes, "cuda_facts", lambda: cuda.CudaFacts(2, "2.27.3", ((True, True), (True, True))))
+    monkeypatch.setattr(probes, "cuda_facts", lambda *_: cuda.CudaFacts(2, "2.27.3", ((True, True), (True, True))))
     for need in ("cuda", "nccl", "gpus:2", "peers:2"):
         probes.check(need)
 

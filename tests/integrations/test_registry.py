@@ -12,8 +12,8 @@ import pytest
 from conformance import integrations
 from conformance.integrations import registry
 from conformance.model.cell import Cell
-from conformance.run.lane_run import drives
-from conformance.run.run_cell import pip_line
+from conformance.run.lacking import pip_line
+from conformance.run.planning import drives
 
 
 def test_ours_are_found_by_name() -> None:

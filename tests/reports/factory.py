@@ -139,7 +139,7 @@ STACKS = """Thread 0x00007f2a1c7fe640 (most recent call first):
   File "torch/distributed/distributed_c10d.py", line 4811 in barrier
   File "deepspeed/comm/torch.py", line 401 in barrier
   File "deepspeed/runtime/engine.py", line 3190 in save_checkpoint
-  File "conformance/suites/test_checkpoint.py", line 42 in save
+  File "conformance/suites/checkpoint.py", line 42 in save
 """
 
 

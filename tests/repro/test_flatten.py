@@ -185,7 +185,10 @@ def test_a_large_table_keeps_the_entries_that_are_looked_up(flat: Flatten) -> No
     ("text", "reason"),
     [
         ("from pathlib import Path\ndef root(): return Path(__file__)", "uses its __file__"),
-        ("def root(): return ['-m', 'conformance.suites.launched']", "names conformance.suites.launched in a text"),
+        (
+            "def root(): return ['-m', 'conformance.suites.common.launched']",
+            "names conformance.suites.common.launched in a text",
+        ),
         ("from conformance import b\ndef root(): return vars(b)", "uses the module conformance.b as a value"),
         ("N = 0\ndef root():\n    global N\n    N += 1", "changes its global N"),
         ("from conformance.b import nothing\ndef root(): return nothing", "conformance.b has no nothing"),

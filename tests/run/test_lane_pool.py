@@ -11,6 +11,6 @@ from conformance.run.lane_pool import suite_modules
 def test_modules_of_suites() -> None:
     suites = load_matrix().suites
     modules = suite_modules(suites)
-    assert len(modules) == len(suites) > 1
+    assert {f"conformance.suites.{suite}" for suite in suites} <= set(modules)
     assert all(importlib.import_module(name) for name in modules)
-    assert suite_modules(["somebody_elses", "zero"]) == ["conformance.suites.test_zero"]
+    assert suite_modules(["somebody_elses", "zero"]) == ["conformance.suites.zero"]

@@ -23,7 +23,7 @@ pytestmark = ON_LINUX
 
 
 def command(folder: Path, *options: str, lane: str = "linux_gloo") -> list[str]:
-    planted = ["--matrices", str(PLANTED / "matrices"), str(PLANTED / "suites")]
+    planted = ["--matrices", str(PLANTED / "matrices"), "--suites-folder", str(PLANTED / "suites")]
     return [
         sys.executable,
         "-m",
@@ -73,7 +73,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
         ("planted/fault[kind=badlog,world=2]", "FAIL", "see the log"),
         ("planted/check[says=pass]", "PASS", ""),
         ("planted/check[says=fail]", "FAIL", "the answer is not 41"),
-        ("planted/check[says=error]", "ERROR", "test_planted.py"),
+        ("planted/check[says=error]", "ERROR", "planted.py"),
         ("planted/check[says=unsupported]", "UNSUPPORTED", "refused with the right error"),
         ("planted/check[says=not_run]", "NOT_RUN", "a second moon"),
         ("planted/known[now=broken]", "XFAIL", "the answer is 41"),

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import importlib
-import inspect
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from conformance import integrations, suites
+from conformance import integrations
 from conformance.hosts import probes
 from conformance.hosts.provenance import collect
 from conformance.matrix import load_matrix
-from conformance.model.case import Step, plan_of
+from conformance.model.case import Case, Step
 from conformance.model.cell import Cell
 from conformance.model.record import GpuInfo
+from conformance.model.setting import Axes
 from conformance.ranks import Job, Outcome
-from conformance.run.run_cell import Circumstances, run_cell
+from conformance.run.cases import cases_of_suite
+from conformance.run.context import RunContext
+from conformance.run.planning import plan_cell
+from conformance.run.run_cell import run_cell
 
 MATRIX = load_matrix()
 PLANTED = Cell(suite="zero", case="train", axes={"world": 2}, title="t", rules=(), deadline=1.0)
@@ -42,47 +43,39 @@ class NothingStarted:
         """Does nothing."""
 
 
-def checks() -> dict[tuple[str, str], Callable[..., None]]:
-    found = {}
-    for file in sorted(Path(suites.__file__).parent.glob("test_*.py")):
-        module = importlib.import_module(f"conformance.suites.{file.stem}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            if name.startswith("test_") and plan_of(function) is not None:
-                found[file.stem.removeprefix("test_"), name.removeprefix("test_")] = function
-    return found
+def cases() -> dict[tuple[str, str], Case]:
+    return {(suite, name): case for suite in MATRIX.suites for name, case in cases_of_suite(suite).items()}
 
 
 @pytest.fixture
-def one_gpu(monkeypatch: pytest.MonkeyPatch) -> Circumstances:
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> RunContext:
     """A host that has whatever a probe asks for, and one GPU."""
-    others = {name: lambda _: None for name in probes.PROBES if name != "gpus"}
+    others = {name: lambda *_: None for name in probes.PROBES if name != "gpus"}
     monkeypatch.setattr(probes, "PROBES", {**probes.PROBES, **others})
-    monkeypatch.setattr(probes, "gpus", lambda: (GpuInfo(name="A GPU", memory_bytes=1 << 34),))
+    monkeypatch.setattr(probes, "gpus", lambda *_: (GpuInfo(name="A GPU", memory_bytes=1 << 34),))
     monkeypatch.setattr(integrations, "missing", lambda _: None)
-    return Circumstances(
+    return RunContext(
         matrix=MATRIX,
         lane=MATRIX.lanes["linux_nccl"],
         transport="nccl",
         device="cuda",
         stack="pinned",
         provenance=collect([], host_class="test"),
-        repeat=lambda cell, integration: f"{cell.id} {integration}",
     )
 
 
-def test_with_one_gpu_every_cell_either_says_how_many_it_needs_or_starts_one_rank(one_gpu: Circumstances) -> None:
-    known, needing, started = checks(), collections.Counter[str](), 0
+def test_with_one_gpu_every_cell_either_says_how_many_it_needs_or_starts_one_rank(one_gpu: RunContext) -> None:
+    known, needing, started = cases(), collections.Counter[str](), 0
     for cell in MATRIX.cells:
-        check = known[cell.suite, cell.case]
+        planned = plan_cell(cell, "reference", known[cell.suite, cell.case], one_gpu)
         pool = NothingStarted()
-        record = run_cell(cell, check, "reference", one_gpu, lambda pool=pool: pool)
+        record = run_cell(planned, one_gpu, lambda pool=pool: pool)
         if "GPUs, found 1" in record.reason:
             assert not pool.worlds, cell.id
             needing[record.reason] += 1
         else:
             assert max(pool.worlds, default=1) == 1, f"{cell.id} starts {pool.worlds} ranks on one GPU"
-            steps = [] if not pool.worlds else plan_of(check)(cell.axes)
-            assert all(step.devices(cell.axes) == 1 for step in steps), cell.id
+            assert not planned.steps or "gpus:1" in planned.needs, cell.id
             started += 1
     assert sum(needing.values()) + started == len(MATRIX.cells)
     assert set(needing) >= {f"needs {count} GPUs, found 1" for count in (2, 3, 4)}, needing
@@ -102,12 +95,12 @@ def test_what_a_step_says_goes_before_the_axis(step: Step, ranks: int, devices: 
     assert Step(print).ranks({}) == 1
 
 
-def test_a_later_step_with_more_ranks_than_the_axis_counts(one_gpu: Circumstances) -> None:
+def test_a_later_step_with_more_ranks_than_the_axis_counts(one_gpu: RunContext) -> None:
     cell = dataclasses.replace(PLANTED, suite="checkpoint", case="resize", axes={"saved": 1, "resumed": 4})
 
-    def planned(steps: object) -> None:
-        """Never called."""
+    def plan(axes: Axes) -> list[Step]:
+        return [Step(print, world=int(axes["saved"])), Step(print, world=int(axes["resumed"]))]
 
-    planned.conformance_plan = lambda axes: [Step(print, world=axes["saved"]), Step(print, world=axes["resumed"])]
-    record = run_cell(cell, planned, "reference", one_gpu, NothingStarted)
+    planned = plan_cell(cell, "reference", Case("checkpoint", "resize", print, plan), one_gpu)
+    record = run_cell(planned, one_gpu, NothingStarted)
     assert (record.verdict.value, record.reason) == ("NOT_RUN", "needs 4 GPUs, found 1")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from conformance.suites.expecting import TORCH_ADAMW
+from conformance.suites.common.expecting import TORCH_ADAMW
 
 
 def proof(rank: int = 0, /, *, of: int = 2, **changes: Any) -> dict[str, Any]:

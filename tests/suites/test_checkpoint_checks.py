@@ -9,8 +9,9 @@ import pytest
 
 from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import trajectory
-from conformance.suites import test_checkpoint, training
-from conformance.suites.resuming import AFTER, BEFORE, question
+from conformance.suites import checkpoint
+from conformance.suites.common import training
+from conformance.suites.common.resuming import AFTER, BEFORE, question
 
 ERROR = (
     "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 2 but the current world size is 1. No."
@@ -39,55 +40,55 @@ def test_resize() -> None:
     axes = {"stage": 0, "dtype": "fp32", "saved": 2, "resumed": 1}
     measured: dict[str, float] = {}
     steps = [run(axes, 2), run(axes, 1)]
-    test_checkpoint.test_resize(axes, steps, measured)
+    checkpoint.check_resize(axes, steps, measured)
     assert measured["weights_error"] < measured["weights_error_tolerance"]
     wrong = copy.deepcopy(steps)
     wrong[1][0]["weights"]["first.bias"] = wrong[1][0]["weights"]["first.bias"] * 1.01
     with pytest.raises(AssertionError, match=r"after the resume on 1 ranks not the training of 2.*first\.bias off by"):
-        test_checkpoint.test_resize(axes, wrong, measured)
+        checkpoint.check_resize(axes, wrong, measured)
     with pytest.raises(AssertionError, match="stage 0 has nothing partitioned"):
-        test_checkpoint.test_resize(axes, [steps[0], [{"refused": ERROR}]], measured)
+        checkpoint.check_resize(axes, [steps[0], [{"refused": ERROR}]], measured)
     axes["stage"] = 2
     with pytest.raises(Unsupported, match="world size of 2"):
-        test_checkpoint.test_resize(axes, [steps[0], [{"refused": ERROR}]], measured)
+        checkpoint.check_resize(axes, [steps[0], [{"refused": ERROR}]], measured)
     with pytest.raises(AssertionError, match="raised 'AssertionError: '"):
-        test_checkpoint.test_resize(axes, [steps[0], [{"refused": "AssertionError: "}]], measured)
+        checkpoint.check_resize(axes, [steps[0], [{"refused": "AssertionError: "}]], measured)
 
 
 def test_change_stage() -> None:
     axes = {"stage": 1, "to_stage": 2, "world": 2}
     steps = [run(axes, 2), run(axes, 2)]
-    test_checkpoint.test_change_stage(axes, steps, {})
+    checkpoint.check_change_stage(axes, steps, {})
     with pytest.raises(Unsupported, match="No such file"):
-        test_checkpoint.test_change_stage(axes, [steps[0], [{"refused": "FileNotFoundError: No such file"}] * 2], {})
+        checkpoint.check_change_stage(axes, [steps[0], [{"refused": "FileNotFoundError: No such file"}] * 2], {})
     for unclear in ("AssertionError: ", "AttributeError: 'NoneType' object has no attribute 'copy'"):
         with pytest.raises(AssertionError, match="a resume in another stage raised"):
-            test_checkpoint.test_change_stage(axes, [steps[0], [{"refused": unclear}] * 2], {})
+            checkpoint.check_change_stage(axes, [steps[0], [{"refused": unclear}] * 2], {})
     with pytest.raises(AssertionError, match="rank 1: a resume in another stage was not refused"):
         half = [{"refused": "FileNotFoundError: No such file"}, {}]
-        test_checkpoint.test_change_stage(axes, [steps[0], half], {})
+        checkpoint.check_change_stage(axes, [steps[0], half], {})
 
 
 def test_load_part() -> None:
     axes = {"stage": 2, "dtype": "fp32", "part": "module_only", "world": 2}
     counts = {"global_steps": 0, "global_samples": 0, "skipped_steps": 0}
     loaded = [{**each, "counts_after_load": counts} for each in run(axes, 2)]
-    test_checkpoint.test_load_part(axes, [run(axes, 2), loaded, run(axes, 2)])
+    checkpoint.check_load_part(axes, [run(axes, 2), loaded, run(axes, 2)])
     nothing = [{**each, "loaded": "fresh"} for each in loaded]
     with pytest.raises(AssertionError, match="loading changed nothing"):
-        test_checkpoint.test_load_part(axes, [run(axes, 2), nothing, run(axes, 2)])
+        checkpoint.check_load_part(axes, [run(axes, 2), nothing, run(axes, 2)])
     counted = [{**each, "counts_after_load": {**counts, "global_steps": 3}} for each in loaded]
     with pytest.raises(AssertionError, match="global_steps is 3, expected 0"):
-        test_checkpoint.test_load_part(axes, [run(axes, 2), counted, run(axes, 2)])
+        checkpoint.check_load_part(axes, [run(axes, 2), counted, run(axes, 2)])
     other = run(axes, 2)
     other[1]["losses"] = [0.0] * AFTER
     with pytest.raises(AssertionError, match="rank 1: after the resume the losses are"):
-        test_checkpoint.test_load_part(axes, [run(axes, 2), loaded, other])
+        checkpoint.check_load_part(axes, [run(axes, 2), loaded, other])
 
 
 def latest(kind: str, **told: Any) -> None:
     saved = [{"saved": "third"}] * 2
-    test_checkpoint.test_latest({"latest": kind, "stage": 2}, [saved, [{"fresh": "fresh", "error": None, **told}] * 2])
+    checkpoint.check_latest({"latest": kind, "stage": 2}, [saved, [{"fresh": "fresh", "error": None, **told}] * 2])
 
 
 def test_latest() -> None:
@@ -111,7 +112,7 @@ def test_latest() -> None:
 
 def test_tag_validation() -> None:
     error = "AssertionError: [rank=0] The checkpoint tag name 'rank-0' is not consistent across all ranks."
-    check = test_checkpoint.test_tag_validation
+    check = checkpoint.check_tag_validation
     check({"validation": "Fail"}, [{"refused": error}] * 2)
     check({"validation": "Warn"}, [{"refused": None}] * 2)
     with pytest.raises(AssertionError, match="rank 1: the tag was not refused"):
@@ -121,7 +122,7 @@ def test_tag_validation() -> None:
 
 
 def test_save_place() -> None:
-    check = test_checkpoint.test_save_place
+    check = checkpoint.check_save_place
     place = "FileExistsError: [Errno 17] File exists: '/tmp/x/checkpoint'"
     check({"place": "none"}, [{"refused": "ValueError: save_dir must be a non-empty string, got None"}] * 2)
     check({"place": "file"}, [{"refused": place}, {"refused": "RuntimeError: Connection closed by peer"}])
@@ -134,24 +135,24 @@ def test_save_place() -> None:
 def test_what_must_still_load() -> None:
     good = {"error": None, "fresh": "fresh", "loaded": "saved"}
     saved = [{"saved": "saved", "refused": "OSError: no space"}] * 2
-    test_checkpoint.test_killed_save([saved, [good] * 2])
-    test_checkpoint.test_full_disk([saved, [good] * 2])
+    checkpoint.check_killed_save([saved, [good] * 2])
+    checkpoint.check_full_disk([saved, [good] * 2])
     with pytest.raises(AssertionError, match="rank 1: after a killed save, loading raised EOFError"):
-        test_checkpoint.test_killed_save([saved, [good, {**good, "error": "EOFError: x"}]])
+        checkpoint.check_killed_save([saved, [good, {**good, "error": "EOFError: x"}]])
     with pytest.raises(AssertionError, match="loading gave other weights"):
-        test_checkpoint.test_full_disk([saved, [{**good, "loaded": "x"}] * 2])
+        checkpoint.check_full_disk([saved, [{**good, "loaded": "x"}] * 2])
     with pytest.raises(AssertionError, match="a save without space was not refused"):
-        test_checkpoint.test_full_disk([[{"saved": "saved", "refused": None}] * 2, [good] * 2])
+        checkpoint.check_full_disk([[{"saved": "saved", "refused": None}] * 2, [good] * 2])
 
 
 def test_damaged() -> None:
-    test_checkpoint.test_damaged([[], [{"error": None}, {"error": "EOFError: Ran out of input"}]])
+    checkpoint.check_damaged([[], [{"error": None}, {"error": "EOFError: Ran out of input"}]])
     with pytest.raises(AssertionError, match="loaded without an error in any rank"):
-        test_checkpoint.test_damaged([[], [{"error": None}] * 2])
+        checkpoint.check_damaged([[], [{"error": None}] * 2])
 
 
 def test_whole_weights() -> None:
-    check = test_checkpoint.test_whole_weights
+    check = checkpoint.check_whole_weights
     check({"stage": 2}, [[], [{"differs": None, "dtypes": ["torch.float32"]}]])
     with pytest.raises(AssertionError, match=r"first.bias is not the saved one"):
         check({"stage": 2}, [[], [{"differs": "first.bias is not the saved one", "dtypes": ["torch.float32"]}]])
@@ -167,7 +168,7 @@ def test_whole_weights() -> None:
 
 def test_export_model() -> None:
     good = {"returned": True, "written": True, "dtypes": ["torch.bfloat16"], "file": "a", "computing": "a"}
-    check = test_checkpoint.test_export_model
+    check = checkpoint.check_export_model
     check({"stage": 3, "dtype": "bf16", "gather": True}, [good] * 2)
     check({"stage": 3, "dtype": "bf16", "gather": False}, [{"returned": False, "written": False}] * 2)
     with pytest.raises(AssertionError, match="without gathering returned True and wrote a file"):
@@ -183,9 +184,9 @@ def test_export_model() -> None:
 
 
 def test_safe_to_load() -> None:
-    test_checkpoint.test_safe_to_load([[], [{"refused": {}}]])
+    checkpoint.check_safe_to_load([[], [{"refused": {}}]])
     with pytest.raises(AssertionError, match=r"refuses model.pt: UnpicklingError"):
-        test_checkpoint.test_safe_to_load([[], [{"refused": {"model.pt": "UnpicklingError: x"}}]])
+        checkpoint.check_safe_to_load([[], [{"refused": {"model.pt": "UnpicklingError: x"}}]])
 
 
 def test_groups() -> None:
@@ -193,8 +194,8 @@ def test_groups() -> None:
     both = [run(axes, 2), run(axes, 2)]
     for each in [*both[0], *both[1]]:
         each.update(options=[[0.01, 0.1], [0.005, 0.0]], universal=True)
-    test_checkpoint.test_resume_groups(both)
-    test_checkpoint.test_universal_groups(axes, [both[0], [{"refused": None}], both[1]], {})
+    checkpoint.check_resume_groups(both)
+    checkpoint.check_universal_groups(axes, [both[0], [{"refused": None}], both[1]], {})
     faults: list[tuple[str, dict[str, Any], str]] = [
         ("resumed", {"options": [[0.01, 0.1], [0.01, 0.1]]}, r"the groups have the options .*saved were"),
         ("both", {"options": [[0.01, 0.1]]}, "there are not two different groups"),
@@ -206,21 +207,21 @@ def test_groups() -> None:
         for each in [*wrong[1], *(wrong[0] if where == "both" else [])]:
             each.update(changes)
         with pytest.raises(AssertionError, match=message):
-            test_checkpoint.test_resume_groups(wrong)
+            checkpoint.check_resume_groups(wrong)
     plain = copy.deepcopy(both)
     plain[1][0]["universal"] = False
     with pytest.raises(AssertionError, match="the universal checkpoint was not what was loaded"):
-        test_checkpoint.test_universal_groups(axes, [plain[0], [{"refused": None}], plain[1]], {})
+        checkpoint.check_universal_groups(axes, [plain[0], [{"refused": None}], plain[1]], {})
     with pytest.raises(AssertionError, match="the conversion raised KeyError: 1"):
-        test_checkpoint.test_universal_groups(axes, [both[0], [{"refused": "KeyError: 1"}], both[1]], {})
+        checkpoint.check_universal_groups(axes, [both[0], [{"refused": "KeyError: 1"}], both[1]], {})
 
 
 def test_without_schedule() -> None:
     axes = {"stage": 1, "dtype": "fp32", "world": 2}
     steps = [run(axes, 2), run(axes, 2)]
     for each in steps[1]:
-        each.update(at=[-1, -1], counts_after_load=dict(test_checkpoint.COUNTS), losses=[1.0, 2.0, 3.0])
-    test_checkpoint.test_resume_without_schedule(steps)
+        each.update(at=[-1, -1], counts_after_load=dict(checkpoint.COUNTS), losses=[1.0, 2.0, 3.0])
+    checkpoint.check_resume_without_schedule(steps)
     faults: list[tuple[dict[str, Any], str]] = [
         ({"at": [-1, 2]}, "the schedule was loaded nevertheless"),
         ({"loaded": "fresh"}, "loading changed nothing"),
@@ -232,4 +233,4 @@ def test_without_schedule() -> None:
         for each in wrong[1]:
             each.update(changes)
         with pytest.raises(AssertionError, match=message):
-            test_checkpoint.test_resume_without_schedule(wrong)
+            checkpoint.check_resume_without_schedule(wrong)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.suites.circumstances import hostname_command, within, without_module
+from conformance.suites.common.circumstances import hostname_command, within, without_module
 
 
 @pytest.mark.parametrize("name", ["json", "colorsys"])

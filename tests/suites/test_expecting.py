@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from conformance.suites.expecting import TOLERANCE, assert_raised, assert_refused, assert_works, proofs_in
+from conformance.suites.common.expecting import TOLERANCE, assert_raised, assert_refused, assert_works, proofs_in
 from tests.suites.planted import proof, proofs, refused, returned
 
 WEIGHTS = proof()["weights"]

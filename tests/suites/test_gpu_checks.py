@@ -9,7 +9,8 @@ import pytest
 
 from conformance.model.setting import Axes
 from conformance.oracle.trajectory import DTYPES, trajectory
-from conformance.suites import test_gpu, training
+from conformance.suites import gpu
+from conformance.suites.common import training
 
 AXES: Axes = {"stage": 2, "dtype": "fp32", "world": 2}
 Check = Callable[..., None]
@@ -52,10 +53,10 @@ def right(*, masters: str = "", pinned: bool = False, optimizer: str = "torch.op
 
 
 CASES: list[tuple[Check, dict[str, Any], list[Any]]] = [
-    (test_gpu.test_parameters, {}, right()),
-    (test_gpu.test_fused_adam, {}, right(optimizer=test_gpu.FUSED_ADAM)),
-    (test_gpu.test_offload, {"pinned": True}, right(masters="cpu", pinned=True)),
-    (test_gpu.test_overlap, {"overlap": True}, right()),
+    (gpu.check_parameters, {}, right()),
+    (gpu.check_fused_adam, {}, right(optimizer=gpu.FUSED_ADAM)),
+    (gpu.check_offload, {"pinned": True}, right(masters="cpu", pinned=True)),
+    (gpu.check_overlap, {"overlap": True}, right()),
 ]
 
 
@@ -92,8 +93,8 @@ def test_states_elsewhere_and_another_training_fail(check: Check, axes: Axes, ob
 
 def test_what_was_asked_for_must_be_on() -> None:
     with pytest.raises(AssertionError, match="page-locked"):
-        test_gpu.test_offload({**AXES, "pinned": False}, right(masters="cpu", pinned=True), {})
+        gpu.check_offload({**AXES, "pinned": False}, right(masters="cpu", pinned=True), {})
     with pytest.raises(AssertionError, match="the optimizers are"):
-        test_gpu.test_fused_adam(AXES, right(), {})
+        gpu.check_fused_adam(AXES, right(), {})
     with pytest.raises(AssertionError, match="overlap_comm is"):
-        test_gpu.test_overlap({**AXES, "overlap": False}, right(), {})
+        gpu.check_overlap({**AXES, "overlap": False}, right(), {})

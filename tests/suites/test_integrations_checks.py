@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.model.verdict import Unsupported
-from conformance.suites import resuming
-from conformance.suites import test_integrations as suite
+from conformance.suites import integrations as suite
+from conformance.suites.common import resuming
 from tests.suites.planted import refused, returned
 from tests.suites.test_zero_checks import right
 
@@ -28,43 +28,43 @@ def started(rank: int, *, of: int = 2, **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_ranks_must_be_known(second: dict[str, Any], message: str) -> None:
-    suite.test_knows_its_ranks({"world": 2}, [started(0), started(1)])
+    suite.check_knows_its_ranks({"world": 2}, [started(0), started(1)])
     with pytest.raises(AssertionError, match=message):
-        suite.test_knows_its_ranks({"world": 2}, [started(0), started(1, **second)])
+        suite.check_knows_its_ranks({"world": 2}, [started(0), started(1, **second)])
 
 
 def test_an_incomplete_environment_is_refused_everywhere_or_completed() -> None:
     axes = {"missing": "RANK", "world": 2}
     error = refused("ValueError", "environment variable RANK expected")
-    suite.test_incomplete_environment(axes, [returned(started(0)), returned(started(1))])
+    suite.check_incomplete_environment(axes, [returned(started(0)), returned(started(1))])
     with pytest.raises(Unsupported, match="ValueError: environment variable RANK expected"):
-        suite.test_incomplete_environment(axes, [error, error])
+        suite.check_incomplete_environment(axes, [error, error])
     with pytest.raises(AssertionError, match="some ranks were refused and others trained"):
-        suite.test_incomplete_environment(axes, [error, returned(started(1))])
+        suite.check_incomplete_environment(axes, [error, returned(started(1))])
     with pytest.raises(AssertionError, match="this is rank 0 of 1"):
-        suite.test_incomplete_environment(axes, [returned(started(0, says=[1, 0])), returned(started(1))])
+        suite.check_incomplete_environment(axes, [returned(started(0, says=[1, 0])), returned(started(1))])
 
 
 def test_a_broken_mpi4py_is_not_touched_by_who_was_launched() -> None:
     launched, alone = {"launched": True, "world": 2}, {"launched": False, "world": 1}
-    suite.test_mpi4py_without_library(launched, [returned(started(0)), returned(started(1))])
+    suite.check_mpi4py_without_library(launched, [returned(started(0)), returned(started(1))])
     error = refused("RuntimeError", "cannot load MPI library")
     with pytest.raises(AssertionError, match="refused although the environment is complete"):
-        suite.test_mpi4py_without_library(launched, [returned(started(0)), error])
+        suite.check_mpi4py_without_library(launched, [returned(started(0)), error])
     with pytest.raises(AssertionError, match="rank 1: mpi4py was asked"):
-        suite.test_mpi4py_without_library(launched, [returned(started(0)), returned(started(1, mpi4py=True))])
-    suite.test_mpi4py_without_library(alone, [returned(started(0, of=1))])
+        suite.check_mpi4py_without_library(launched, [returned(started(0)), returned(started(1, mpi4py=True))])
+    suite.check_mpi4py_without_library(alone, [returned(started(0, of=1))])
     with pytest.raises(Unsupported, match="cannot load MPI library"):
-        suite.test_mpi4py_without_library(alone, [error])
+        suite.check_mpi4py_without_library(alone, [error])
     with pytest.raises(AssertionError, match="a script that nothing launched raised"):
-        suite.test_mpi4py_without_library(alone, [refused("IndexError", "list index out of range")])
+        suite.check_mpi4py_without_library(alone, [refused("IndexError", "list index out of range")])
 
 
-@pytest.mark.parametrize("check", [suite.test_accumulation, suite.test_clipping], ids=["accumulation", "clipping"])
+@pytest.mark.parametrize("check", [suite.check_accumulation, suite.check_clipping], ids=["accumulation", "clipping"])
 def test_another_training_fails(check: Any) -> None:
     axes = {"loop": "plain", "asked": "loop", "stage": 2, "world": 2}
-    asked = suite.accumulating(axes) if check is suite.test_accumulation else suite.clipped(axes)
-    other = suite.clipped(axes) if check is suite.test_accumulation else suite.training.question(axes)
+    asked = suite.accumulating(axes) if check is suite.check_accumulation else suite.clipped(axes)
+    other = suite.clipped(axes) if check is suite.check_accumulation else suite.training.question(axes)
     check(axes, right(asked), {})
     with pytest.raises(AssertionError, match="stage, steps and transport"):
         check(axes, right(asked, steps=8), {})
@@ -76,33 +76,33 @@ def test_a_schedule_that_is_stepped_twice_or_begins_anew_fails() -> None:
     axes = {"given": "object", "stage": 2, "world": 2}
     wanted = list(suite.RATES["object"])
     saved, resumed = [{"rates": wanted}] * 2, [{"rates": wanted[resuming.BEFORE :]}] * 2
-    suite.test_schedule(axes, [saved, resumed])
+    suite.check_schedule(axes, [saved, resumed])
     twice = [{"rates": [1e-2 * suite.DECAY ** (2 * step) for step in range(len(wanted))]}] * 2
     with pytest.raises(AssertionError, match="rank 0: the learning rates are"):
-        suite.test_schedule(axes, [twice, resumed])
+        suite.check_schedule(axes, [twice, resumed])
     with pytest.raises(AssertionError, match="rank 0: after a resume the learning rates are"):
-        suite.test_schedule(axes, [saved, [{"rates": wanted[: resuming.AFTER]}] * 2])
+        suite.check_schedule(axes, [saved, [{"rates": wanted[: resuming.AFTER]}] * 2])
     with pytest.raises(AssertionError, match="after a resume"):
-        suite.test_schedule(axes, [saved, [{"rates": wanted[resuming.BEFORE :] + wanted[-1:]}] * 2])
+        suite.check_schedule(axes, [saved, [{"rates": wanted[resuming.BEFORE :] + wanted[-1:]}] * 2])
 
 
 def test_an_optimizer_that_is_replaced_fails() -> None:
-    suite.test_client_optimizer([returned(started(0, of=1, optimizer="torch.optim.sgd.SGD"))])
+    suite.check_client_optimizer([returned(started(0, of=1, optimizer="torch.optim.sgd.SGD"))])
     with pytest.raises(AssertionError, match=r"AdamW trained, torch\.optim\.sgd\.SGD was handed over"):
-        suite.test_client_optimizer([returned(started(0, of=1))])
+        suite.check_client_optimizer([returned(started(0, of=1))])
     with pytest.raises(Unsupported, match="custom optimizer"):
-        suite.test_client_optimizer([refused("RuntimeError", "a custom optimizer is not supported")])
+        suite.check_client_optimizer([refused("RuntimeError", "a custom optimizer is not supported")])
     with pytest.raises(AssertionError, match="a client's optimizer raised"):
-        suite.test_client_optimizer([refused("KeyError", "'params'")])
+        suite.check_client_optimizer([refused("KeyError", "'params'")])
 
 
 def test_a_universal_resume_that_loads_nothing_fails() -> None:
     axes = {"stage": 3, "saved": 2, "resumed": 2}
     asked = resuming.question({**axes, "world": 2})
     saved = right(asked, 3, saved="before")
-    suite.test_universal_resume(axes, [saved, [{}], right(asked, 3, fresh="fresh", loaded="before")], {})
+    suite.check_universal_resume(axes, [saved, [{}], right(asked, 3, fresh="fresh", loaded="before")], {})
     with pytest.raises(AssertionError):
-        suite.test_universal_resume(axes, [saved, [{}], right(asked, 3, fresh="fresh", loaded="fresh")], {})
+        suite.check_universal_resume(axes, [saved, [{}], right(asked, 3, fresh="fresh", loaded="fresh")], {})
     other = right(resuming.training.reseeded(asked), 3, fresh="fresh", loaded="before")
     with pytest.raises(AssertionError, match="resume on 2 ranks"):
-        suite.test_universal_resume(axes, [saved, [{}], other], {})
+        suite.check_universal_resume(axes, [saved, [{}], other], {})

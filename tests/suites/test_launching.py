@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from conformance.model.setting import Setting
-from conformance.suites import launching
+from conformance.suites.common import launching
 
 WORKER = """
 import sys, time, pickle, subprocess
@@ -22,7 +22,7 @@ if kind == "hang":
 if kind == "fail":
     print("what went wrong")
     sys.exit(7)
-from conformance.suites.launching import report
+from conformance.suites.common.launching import report
 report(papers, int(sys.argv[2]), {"world": pickle.loads(papers.read_bytes()).world, "arguments": sys.argv[1:-1]})
 """
 

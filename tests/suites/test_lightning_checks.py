@@ -11,9 +11,9 @@ import pytest
 
 from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import trajectory
-from conformance.suites import test_lightning as suite
-from conformance.suites import training
-from conformance.suites.resuming import AFTER, BEFORE
+from conformance.suites import lightning as suite
+from conformance.suites.common import training
+from conformance.suites.common.resuming import AFTER, BEFORE
 from tests.suites.test_training_checks import AXES, right
 
 Observations = list[dict[str, Any]]
@@ -47,13 +47,13 @@ def fails(check: Callable[[Observations], object], observations: Observations, s
     ],
 )
 def test_max_steps(changes: dict[str, Any], says: str) -> None:
-    fails(lambda each: suite.test_max_steps(FP32, each, {}), trained(), says, **changes)
+    fails(lambda each: suite.check_max_steps(FP32, each, {}), trained(), says, **changes)
 
 
 def test_early_stopping() -> None:
     right_stop = trained(best=2.5)
-    fails(lambda each: suite.test_early_stopping(FP32, each, {}), right_stop, "best metrics", best=2.0)
-    fails(lambda each: suite.test_early_stopping(FP32, each, {}), right_stop, "count", trainer_steps=5, steps=5)
+    fails(lambda each: suite.check_early_stopping(FP32, each, {}), right_stop, "best metrics", best=2.0)
+    fails(lambda each: suite.check_early_stopping(FP32, each, {}), right_stop, "count", trainer_steps=5, steps=5)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_early_stopping() -> None:
 def test_validation(changes: dict[str, Any], says: str) -> None:
     observations = trained(validated=[1.0] * 5, wanted=1.0, alone=1.0, alone_error=None, config_kept=True)
     observations = [{**each, "again": {"digest": each["digest"]}} for each in observations]
-    fails(lambda each: suite.test_validation(FP32, each, {}), observations, says, **changes)
+    fails(lambda each: suite.check_validation(FP32, each, {}), observations, says, **changes)
 
 
 def resumed(**axes: Any) -> tuple[dict[str, Any], list[Observations]]:
@@ -96,38 +96,38 @@ def resumed(**axes: Any) -> tuple[dict[str, Any], list[Observations]]:
 )
 def test_last(step: int, changes: dict[str, Any], says: str) -> None:
     axes, steps = resumed()
-    suite.test_last(axes, steps)
+    suite.check_last(axes, steps)
     steps[step][1].update(changes)
     with pytest.raises(AssertionError, match=says):
-        suite.test_last(axes, steps)
+        suite.check_last(axes, steps)
 
 
 def test_interrupted() -> None:
     for ends in ("error", "keyboard"):
         axes, steps = resumed(ends=ends)
-        suite.test_interrupted(axes, steps)
+        suite.check_interrupted(axes, steps)
         steps[0][1]["ended"] = None
         with pytest.raises(AssertionError, match="fit raised"):
-            suite.test_interrupted(axes, steps)
+            suite.check_interrupted(axes, steps)
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_schedule(step: int) -> None:
     axes, steps = resumed(schedule="client")
-    suite.test_schedule(axes, steps)
+    suite.check_schedule(axes, steps)
     stepped_twice = [rate * 0.8**number for number, rate in enumerate(steps[step][1]["rates"])]
     for rates in (stepped_twice, steps[step][1]["rates"][:-1]):
         wrong = copy.deepcopy(steps)
         wrong[step][1]["rates"] = rates
         with pytest.raises(AssertionError, match="the learning rates are"):
-            suite.test_schedule(axes, wrong)
+            suite.check_schedule(axes, wrong)
 
 
 def test_a_schedule_that_begins_anew_is_seen() -> None:
     axes, steps = resumed(schedule="client")
     steps[1][0]["rates"] = [0.01 * 0.8**step for step in range(AFTER)]
     with pytest.raises(AssertionError, match="after the resume the learning rates are"):
-        suite.test_schedule(axes, steps)
+        suite.check_schedule(axes, steps)
 
 
 def test_boundary() -> None:
@@ -136,7 +136,7 @@ def test_boundary() -> None:
     observations = [{"trainer_steps": 4, "steps": 4, "digest": "a", "weights": weights} for _ in range(2)]
 
     def check(each: Observations) -> None:
-        suite.test_boundary(FP32, each, {})
+        suite.check_boundary(FP32, each, {})
 
     fails(check, observations, r"count \(4, 3\)", steps=3)
     other = trajectory(asked).weights
@@ -147,22 +147,22 @@ def test_boundary() -> None:
 def test_clipping() -> None:
     axes = {**FP32, "where": "trainer"}
     observations = trained({**FP32, "clipping": True})
-    fails(lambda each: suite.test_clipping(axes, each, {}), observations, "clipping is 1.0", clipping=1.0)
-    fails(lambda each: suite.test_clipping(axes, each, {}), observations, "refused", refused="ConfigError: x")
+    fails(lambda each: suite.check_clipping(axes, each, {}), observations, "clipping is 1.0", clipping=1.0)
+    fails(lambda each: suite.check_clipping(axes, each, {}), observations, "refused", refused="ConfigError: x")
     told = "ConfigError: gradient_clipping: found 0.2 in the DeepSpeed config, gradient_clip_val=0.4 in Trainer"
     unlike = {**FP32, "where": "unlike"}
     with pytest.raises(Unsupported):
-        suite.test_clipping(unlike, [{"refused": told}] * 2, {})
+        suite.check_clipping(unlike, [{"refused": told}] * 2, {})
     with pytest.raises(AssertionError, match="was not refused"):
-        suite.test_clipping(unlike, trained({**FP32, "clipping": True}), {})
+        suite.check_clipping(unlike, trained({**FP32, "clipping": True}), {})
 
 
 def test_precision() -> None:
     axes = {"stage": 2, "world": 2, "by": "trainer"}
     observations = trained({**AXES, "accumulation": 1, "clipping": False}, target_dtypes=["torch.float32"])
     told, rounded = ["torch.float32"], ["torch.bfloat16"]
-    fails(lambda each: suite.test_precision(axes, each, {}), observations, "computing_dtypes", computing_dtypes=told)
-    fails(lambda each: suite.test_precision(axes, each, {}), observations, "given targets in", target_dtypes=rounded)
+    fails(lambda each: suite.check_precision(axes, each, {}), observations, "computing_dtypes", computing_dtypes=told)
+    fails(lambda each: suite.check_precision(axes, each, {}), observations, "given targets in", target_dtypes=rounded)
 
 
 def test_start() -> None:
@@ -173,16 +173,16 @@ def test_start() -> None:
         each["called"] = {"given": ["config", "model"], "positional": 0, "told": told}
     alone = {**observations[1]["called"], "told": {"RANK": "0", "WORLD_SIZE": "1"}}
     with_args = {**observations[1]["called"], "given": ["args", "model"]}
-    fails(lambda each: suite.test_start(axes, each, {}), observations, "RANK and WORLD_SIZE were", called=alone)
-    fails(lambda each: suite.test_start(axes, each, {}), observations, "was given args", called=with_args)
-    fails(lambda each: suite.test_start(axes, each, {}), observations, "start was refused", refused="x")
+    fails(lambda each: suite.check_start(axes, each, {}), observations, "RANK and WORLD_SIZE were", called=alone)
+    fails(lambda each: suite.check_start(axes, each, {}), observations, "was given args", called=with_args)
+    fails(lambda each: suite.check_start(axes, each, {}), observations, "start was refused", refused="x")
     contradicting = {**FP32, "circumstance": "other_open_mpi_local_rank"}
     with pytest.raises(AssertionError, match="was not refused"):
-        suite.test_start(contradicting, observations, {})
+        suite.check_start(contradicting, observations, {})
 
 
 def test_unusable_mpi4py() -> None:
-    fails(suite.test_unusable_mpi4py, [{"error": None}, {"error": None}], "rank 1: Trainer raised x", error="x")
+    fails(suite.check_unusable_mpi4py, [{"error": None}, {"error": None}], "rank 1: Trainer raised x", error="x")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_killed(where: str, changes: dict[str, Any], says: str) -> None:
         "killed": {"exits": [1], "ranks": [None, None], "output": ""},
         "resumed": {"exits": [0], "ranks": rest, "output": ""},
     }
-    suite.test_killed([[launches["killed"]], [launches["resumed"]], whole])
+    suite.check_killed([[launches["killed"]], [launches["resumed"]], whole])
     launches[where] = {**launches[where], **changes}
     with pytest.raises(AssertionError, match=says):
-        suite.test_killed([[launches["killed"]], [launches["resumed"]], whole])
+        suite.check_killed([[launches["killed"]], [launches["resumed"]], whole])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.model.verdict import Unsupported
-from conformance.suites import test_offload
+from conformance.suites import offload
 
 WIDE = 1352430
 
@@ -30,7 +30,7 @@ AXES = {"optimizer": "nvme", "parameters": "nvme", "dtype": "bf16", "world": 2}
 
 
 def test_everything_where_it_was_asked_to_be() -> None:
-    test_offload.offload_is_honoured(AXES, told())
+    offload.offload_is_honoured(AXES, told())
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_everything_where_it_was_asked_to_be() -> None:
 )
 def test_what_is_elsewhere_fails(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        test_offload.offload_is_honoured(AXES, told(**changes))
+        offload.offload_is_honoured(AXES, told(**changes))
 
 
 def test_parameters_in_float32_need_twice_the_files() -> None:
     with pytest.raises(AssertionError, match="the parameters' swap files hold 2704860 bytes"):
-        test_offload.offload_is_honoured({**AXES, "dtype": "fp32"}, told())
+        offload.offload_is_honoured({**AXES, "dtype": "fp32"}, told())
 
 
 def test_a_documented_combination_may_not_be_refused_and_an_undocumented_one_may() -> None:
     refused = [{"refused": "AssertionError: offload_param needs stage 3"}] * 2
     with pytest.raises(AssertionError, match="the combination is documented, and was refused"):
-        test_offload.test_train(AXES, refused, {})
+        offload.check_train(AXES, refused, {})
     with pytest.raises(Unsupported, match="offload_param needs stage 3"):
-        test_offload.test_without_effect(AXES, refused, {})
+        offload.check_without_effect(AXES, refused, {})
 
 
 def test_states_that_stay_away_or_never_left_fail() -> None:
@@ -74,23 +74,23 @@ def test_states_that_stay_away_or_never_left_fail() -> None:
         ),
     ):
         with pytest.raises(AssertionError, match=message):
-            test_offload.test_move_states(axes, [wrong] * 2, {})
+            offload.check_move_states(axes, [wrong] * 2, {})
     refused = [{"refused": "AssertionError: Offloading is supported only for DeepSpeed FusedAdam."}] * 2
     with pytest.raises(Unsupported):
-        test_offload.test_move_states({**axes, "stage": 3}, refused, {})
+        offload.check_move_states({**axes, "stage": 3}, refused, {})
 
 
 def test_a_swap_folder_is_refused_by_name() -> None:
     axes = {"place": "file", "optimizer": "nvme", "parameters": "none"}
-    test_offload.test_swap_place(axes, [{"refused": "FileExistsError: [Errno 17] File exists: '/tmp/a file'"}] * 2)
+    offload.check_swap_place(axes, [{"refused": "FileExistsError: [Errno 17] File exists: '/tmp/a file'"}] * 2)
     with pytest.raises(AssertionError, match="the swap folder raised 'TypeError"):
-        test_offload.test_swap_place({**axes, "place": "none"}, [{"refused": "TypeError: no path"}] * 2)
+        offload.check_swap_place({**axes, "place": "none"}, [{"refused": "TypeError: no path"}] * 2)
 
 
 def test_nvme_without_its_op_is_refused_by_every_rank() -> None:
     error = "RuntimeError: Unable to JIT load the async_io op due to it not being compatible"
-    test_offload.test_without_library([{"refused": error}] * 2)
+    offload.check_without_library([{"refused": error}] * 2)
     with pytest.raises(AssertionError, match="rank 1: NVMe without async_io was not refused"):
-        test_offload.test_without_library([{"refused": error}, {"refused": None}])
+        offload.check_without_library([{"refused": error}, {"refused": None}])
     with pytest.raises(AssertionError, match="rank 0: NVMe without async_io raised"):
-        test_offload.test_without_library([{"refused": "KeyError: 'handle'"}, {"refused": error}])
+        offload.check_without_library([{"refused": "KeyError: 'handle'"}, {"refused": error}])

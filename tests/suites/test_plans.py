@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from pathlib import Path
-
-from conformance import suites
+from conformance.hosts.bundles import Bundles
 from conformance.matrix import load_matrix
-from conformance.model.case import plan_of
 from conformance.model.verdict import NotRun
-
-SUITES = Path(suites.__file__).parent
+from conformance.run.cases import SUITES, cases_of_suite, check_complete
 
 
 def test_the_plan_of_every_cell_gives_steps_or_says_what_is_lacking() -> None:
-    checks = {}
-    for file in sorted(SUITES.glob("test_*.py")):
-        module = importlib.import_module(f"conformance.suites.{file.stem}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            if name.startswith("test_") and (plan := plan_of(function)) is not None:
-                checks[file.stem.removeprefix("test_"), name.removeprefix("test_")] = plan
-    cells = load_matrix().cells
-    assert {(cell.suite, cell.case) for cell in cells} <= checks.keys()
-    for cell in cells:
-        try:
-            steps = checks[cell.suite, cell.case](cell.axes)
-        except NotRun:
-            continue
-        assert steps, f"{cell.id}: a plan without steps"
+    matrix = load_matrix()
+    for suite in matrix.suites:
+        cases = cases_of_suite(suite)
+        cells = [cell for cell in matrix.cells if cell.suite == suite]
+        check_complete(suite, (cell.case for cell in cells), cases, folder=SUITES, toml=matrix.folder / suite)
+        for cell in cells:
+            plan = cases[cell.case].plan
+            try:
+                steps = plan(cell.axes, bundles=Bundles()) if suite == "interchange" else plan(cell.axes)
+            except NotRun:
+                continue
+            assert steps, f"{cell.id}: a plan without steps"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.suites.stand_in_mpi import LIBRARY, Communicator, installed
+from conformance.suites.common.stand_in_mpi import LIBRARY, Communicator, installed
 
 
 def on_all(folder: Path, hosts: list[str], action: Any) -> list[Any]:

@@ -12,7 +12,8 @@ import torch
 
 from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import DTYPES, trajectory
-from conformance.suites import checks, test_checkpoint, test_zero, training
+from conformance.suites import checkpoint, zero
+from conformance.suites.common import checks, training
 
 Observations = list[dict[str, Any]]
 AXES = {"stage": 2, "dtype": "bf16", "world": 2, "accumulation": 2, "clipping": True}
@@ -58,7 +59,7 @@ def right(axes: dict[str, Any] = AXES, *, steps: int = training.STEPS) -> Observ
 
 def run_train(observations: Observations, axes: dict[str, Any] = AXES) -> dict[str, float]:
     measured: dict[str, float] = {}
-    test_zero.test_train(axes, observations, measured)
+    zero.check_train(axes, observations, measured)
     return measured
 
 
@@ -160,20 +161,20 @@ RESUME_AXES = {"stage": 2, "dtype": "bf16", "world": 2}
 
 def resumed() -> list[Observations]:
     """A save and a resume that are what they should be."""
-    steps = test_checkpoint.BEFORE + test_checkpoint.AFTER
+    steps = checkpoint.BEFORE + checkpoint.AFTER
     saved, loaded = right(RESUME_AXES, steps=steps), right(RESUME_AXES, steps=steps)
     for each in [*saved, *loaded]:
-        each["losses"] = each["losses"][test_checkpoint.BEFORE :]
+        each["losses"] = each["losses"][checkpoint.BEFORE :]
     for each in saved:
         each["saved"] = "as saved"
     for each in loaded:
-        each.update(fresh="fresh", loaded="as saved", client_state=test_checkpoint.CLIENT_STATE)
-        each["counts_after_load"] = dict(test_checkpoint.COUNTS)
+        each.update(fresh="fresh", loaded="as saved", client_state=checkpoint.CLIENT_STATE)
+        each["counts_after_load"] = dict(checkpoint.COUNTS)
     return [saved, loaded]
 
 
 def test_a_right_resume_passes() -> None:
-    test_checkpoint.test_resume(RESUME_AXES, resumed())
+    checkpoint.check_resume(RESUME_AXES, resumed())
 
 
 def loaded_nothing(steps: list[Observations]) -> None:
@@ -209,7 +210,7 @@ def test_a_planted_error_fails_the_resume_check(plant: Callable[[list[Observatio
     steps = copy.deepcopy(resumed())
     plant(steps)
     with pytest.raises(AssertionError, match=message):
-        test_checkpoint.test_resume(RESUME_AXES, steps)
+        checkpoint.check_resume(RESUME_AXES, steps)
 
 
 def test_zero_signs_count_as_bits() -> None:

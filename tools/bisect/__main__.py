@@ -15,7 +15,7 @@ from conformance.matrix import MatrixError, load_matrix
 from conformance.matrix.stack import DEFAULT_STACK
 from conformance.model.cell import matches
 from conformance.model.exit_code import ExitCode
-from conformance.run.items import DEFAULT_INTEGRATION
+from conformance.model.planned_cell import DEFAULT_INTEGRATION
 from tools.bisect.errors import BisectError, TroubleError
 from tools.bisect.hunt import hunt
 from tools.bisect.question import Question

@@ -39,8 +39,8 @@ def misbehave(setting: Setting) -> dict[str, Any]:
     return {"rank": int(os.environ["RANK"])}
 
 
-@case(misbehave)
-def test_fault(observations: list[dict[str, Any]]) -> None:
+@case("planted/fault", misbehave)
+def check_fault(observations: list[dict[str, Any]]) -> None:
     assert [seen["rank"] for seen in observations] == [0, 1]
 
 
@@ -48,8 +48,8 @@ def nothing(_setting: Setting) -> dict[str, Any]:
     return {"answer": 42}
 
 
-@case(nothing)
-def test_check(axes: Axes, observations: list[dict[str, Any]], measured: dict[str, float]) -> None:
+@case("planted/check", nothing)
+def check_check(axes: Axes, observations: list[dict[str, Any]], measured: dict[str, float]) -> None:
     measured["answer"] = observations[0]["answer"]
     match axes["says"]:
         case "fail":
@@ -62,12 +62,12 @@ def test_check(axes: Axes, observations: list[dict[str, Any]], measured: dict[st
             raise NotRun("a second moon", "wait")
 
 
-@case(nothing)
-def test_known(axes: Axes) -> None:
+@case("planted/known", nothing)
+def check_known(axes: Axes) -> None:
     assert axes["now"] != "broken", "the answer is 41"
     assert axes["now"] != "differently_broken", "something else"
 
 
-@case(nothing)
-def test_probed() -> None:
+@case("planted/probed", nothing)
+def check_probed() -> None:
     raise AssertionError("never reached: the probe does not hold")

@@ -18,11 +18,11 @@ from typing import Any
 from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
-from conformance.suites import checks, resuming, training
-from conformance.suites.observing import attempt, class_of
-from conformance.suites.resuming import AFTER, BEFORE
-from conformance.suites.test_launch import VARIABLES, mpi_is
-from conformance.suites.test_zero import same_training
+from conformance.suites.common import checks, resuming, training
+from conformance.suites.common.observing import attempt, class_of
+from conformance.suites.common.resuming import AFTER, BEFORE
+from conformance.suites.launch import VARIABLES, mpi_is
+from conformance.suites.zero import same_training
 
 # --- starting as the documentation shows ---------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ def knows_all_ranks(observations: list[Observation], world: int) -> None:
         )
 
 
-@case(train_as_documented)
-def test_knows_its_ranks(axes: Axes, observations: list[Observation]) -> None:
+@case("integrations/knows_its_ranks", train_as_documented)
+def check_knows_its_ranks(axes: Axes, observations: list[Observation]) -> None:
     """As many ranks as there are, each with its number."""
     knows_all_ranks(observations, int(axes["world"]))
 
@@ -113,8 +113,8 @@ def start_without_variables(setting: Setting) -> Observation:
         return attempt(lambda: train_as_documented(setting))
 
 
-@case(start_without_variables)
-def test_incomplete_environment(axes: Axes, observations: list[Observation]) -> None:
+@case("integrations/incomplete_environment", start_without_variables)
+def check_incomplete_environment(axes: Axes, observations: list[Observation]) -> None:
     """All ranks are found and known, or every rank is refused."""
     raised = [seen.get("raised") for seen in observations]
     if all(raised):
@@ -132,8 +132,8 @@ def start_beside_broken_mpi4py(setting: Setting) -> Observation:
         return attempt(lambda: train_as_documented(setting))
 
 
-@case(start_beside_broken_mpi4py)
-def test_mpi4py_without_library(axes: Axes, observations: list[Observation]) -> None:
+@case("integrations/mpi4py_without_library", start_beside_broken_mpi4py)
+def check_mpi4py_without_library(axes: Axes, observations: list[Observation]) -> None:
     """Who was launched trains; who was not trains too, or hears of MPI."""
     raised = [seen.get("raised") for seen in observations]
     if any(raised) and not axes["launched"]:
@@ -199,8 +199,8 @@ def accumulate(setting: Setting) -> Observation:
     return finished(setting, session, training.train(session, asked))
 
 
-@case(accumulate)
-def test_accumulation(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("integrations/accumulation", accumulate)
+def check_accumulation(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's training: two micro-batches a step, each counted once."""
     same_training(axes, observations, measured, accumulating(axes))
 
@@ -231,8 +231,8 @@ def clip(setting: Setting) -> Observation:
     return finished(setting, session, training.train(session, asked))
 
 
-@case(clip)
-def test_clipping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("integrations/clipping", clip)
+def check_clipping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's training with gradients clipped once."""
     same_training(axes, observations, measured, clipped(axes))
 
@@ -301,8 +301,8 @@ def resume_on_schedule(setting: Setting) -> Observation:
     return {"rates": rates}
 
 
-@case(plan=lambda axes: [Step(save_on_schedule), Step(resume_on_schedule)])
-def test_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("integrations/schedule", plan=lambda axes: [Step(save_on_schedule), Step(resume_on_schedule)])
+def check_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
     """The schedule's rates, a step at a time, and after the resume those that were to come."""
     wanted = RATES[str(axes["given"])]
     for what, observations, expected in (
@@ -325,8 +325,8 @@ def hand_over_optimizer(setting: Setting) -> Observation:
     return attempt(lambda: train_as_documented(setting, optimizers=lambda model: sgd(model.parameters())))
 
 
-@case(hand_over_optimizer)
-def test_client_optimizer(observations: list[Observation]) -> None:
+@case("integrations/client_optimizer", hand_over_optimizer)
+def check_client_optimizer(observations: list[Observation]) -> None:
     """The optimizer that was handed over, or a refusal."""
     raised = [seen.get("raised") for seen in observations]
     if any(raised):
@@ -380,13 +380,14 @@ def resume_universal(setting: Setting) -> Observation:
 
 
 @case(
+    "integrations/universal_resume",
     plan=lambda axes: [
         Step(save, world=int(axes["saved"])),
         Step(convert, world=1),
         Step(resume_universal, world=int(axes["resumed"])),
-    ]
+    ],
 )
-def test_universal_resume(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+def check_universal_resume(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """The run goes on as if never interrupted, but for rounding."""
     saved, _, resumed = steps
     checks.world_is(resumed, int(axes["resumed"]))

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conformance.hosts import bundles
+from conformance.hosts.bundles import CHECKPOINT, Bundles, promise
 from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
-from conformance.suites import checks, training
+from conformance.suites.common import checks, training
 
 BEFORE = 3
 AFTER = 3
@@ -23,19 +23,24 @@ def export(setting: Setting) -> Observation:
     progress = training.train(session, asked)
     told = training.report(session, progress)
     folder = Path(setting["bundle"])
-    session.save(folder / bundles.CHECKPOINT, client_state=CLIENT_STATE)
+    folder.mkdir(parents=True, exist_ok=True)
+    session.save(folder / CHECKPOINT, client_state=CLIENT_STATE)
     session.stop()
-    promise = {"digest": told["digest"], "steps": BEFORE, **{name: told[name] for name in ("losses", "gradient_norms")}}
-    bundles.promise(folder, told["rank"]).write_text(json.dumps(promise), encoding="utf-8")
+    promised = {
+        "digest": told["digest"],
+        "steps": BEFORE,
+        **{name: told[name] for name in ("losses", "gradient_norms")},
+    }
+    promise(folder, told["rank"]).write_text(json.dumps(promised), encoding="utf-8")
     return {"asked_transport": setting.transport, "saved": [path.name for path in sorted(folder.rglob("*.pt"))], **told}
 
 
-def export_plan(axes: Axes) -> list[Step]:
+def export_plan(axes: Axes, bundles: Bundles) -> list[Step]:
     return [Step(export, parameters={"bundle": str(bundles.own(axes))})]
 
 
-@case(plan=export_plan)
-def test_save(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("interchange/save", plan=export_plan)
+def check_save(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The bundle holds a checkpoint of a right training."""
     asked = training.question(axes, steps=BEFORE)
     checks.world_is(observations, asked.world)
@@ -53,18 +58,18 @@ def load(setting: Setting) -> Observation:
     folder = Path(setting["bundle"])
     session = training.start(setting, training.reseeded(asked), training.config(asked, stage=setting["stage"]))
     fresh = training.digest(session.weights())
-    client_state = session.load(folder / bundles.CHECKPOINT)
+    client_state = session.load(folder / CHECKPOINT)
     loaded = training.digest(session.weights())
     steps = session.engine.global_steps
     progress = training.train(session, asked, first=BEFORE, steps=AFTER)
     told = training.report(session, progress)
     session.stop()
-    promise: dict[str, Any] = json.loads(bundles.promise(folder, told["rank"]).read_text(encoding="utf-8"))
+    promised: dict[str, Any] = json.loads(promise(folder, told["rank"]).read_text(encoding="utf-8"))
     # What the other lane saw before it saved, and what was seen here after: one trajectory.
-    whole = {name: promise.pop(name) + told[name] for name in ("losses", "gradient_norms")}
+    whole = {name: promised.pop(name) + told[name] for name in ("losses", "gradient_norms")}
     return {
         "asked_transport": setting.transport,
-        "promise": promise,
+        "promise": promised,
         "fresh": fresh,
         "loaded": loaded,
         "steps_after_load": steps,
@@ -74,12 +79,12 @@ def load(setting: Setting) -> Observation:
     }
 
 
-def load_plan(axes: Axes) -> list[Step]:
+def load_plan(axes: Axes, bundles: Bundles) -> list[Step]:
     return [Step(load, parameters={"bundle": str(bundles.foreign(axes))})]
 
 
-@case(plan=load_plan)
-def test_load(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("interchange/load", plan=load_plan)
+def check_load(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """What the other lane saved arrives bit by bit, and training goes on along the oracle's trajectory."""
     asked = training.question(axes, steps=BEFORE + AFTER)
     checks.world_is(observations, asked.world)

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from conformance.ranks.inside import shared_memory_op
-from conformance.suites.launching import report
-from conformance.suites.observing import prove, starter, tiny_config, tiny_model
+from conformance.suites.common.launching import report
+from conformance.suites.common.observing import prove, starter, tiny_config, tiny_model
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 

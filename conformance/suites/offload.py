@@ -10,8 +10,8 @@ from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.suites import checks, training
-from conformance.suites.resuming import attempt, question, resumed_run, saved_run
+from conformance.suites.common import checks, training
+from conformance.suites.common.resuming import attempt, question, resumed_run, saved_run
 
 SHAPES = {
     "mlp": checks.MLP,
@@ -160,16 +160,16 @@ def same_training(axes: Axes, observations: list[Observation], measured: dict[st
     checks.follows_oracle(observations, question, measured)
 
 
-@case(train)
-def test_train(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("offload/train", train)
+def check_train(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's trajectory with everything where it was asked to be."""
     refused = [each.get("refused") for each in observations]
     assert not any(refused), f"the combination is documented, and was refused: {refused}"
     same_training(axes, observations, measured, str(axes.get("adam", "torch")))
 
 
-@case(train)
-def test_without_effect(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("offload/without_effect", train)
+def check_without_effect(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """An offload that the stage does not have is refused; if it is accepted, then it must be honoured."""
     refused = [each.get("refused") for each in observations]
     if any(refused):
@@ -177,21 +177,21 @@ def test_without_effect(axes: Axes, observations: list[Observation], measured: d
     same_training(axes, observations, measured, "torch")
 
 
-@case(train)
-def test_ratio(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("offload/ratio", train)
+def check_ratio(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """A part of the optimizer stays where the parameters are, and trains as the part that is offloaded."""
     for rank, each in enumerate(observations):
         stay = sum(place != "cpu" for place in each["sub_groups_at"])
         expected = int((1 - float(axes["ratio"])) * len(each["sub_groups_at"]))
         assert len(each["sub_groups_at"]) > 2, f"rank {rank} has {each['sub_groups_at']}: there is nothing to share out"
         assert stay == expected, f"rank {rank}: {stay} sub-groups stay, expected {expected} of {each['sub_groups_at']}"
-    test_train({**axes, "adam": "deepspeed"}, observations, measured)
+    check_train({**axes, "adam": "deepspeed"}, observations, measured)
 
 
-@case(train)
-def test_option(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("offload/option", train)
+def check_option(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Pinned memory, pipelining, fast initialisation and more buffers change nothing about the numbers."""
-    test_train({**axes, "adam": "torch"}, observations, measured)
+    check_train({**axes, "adam": "torch"}, observations, measured)
 
 
 def train_without_library(setting: Setting) -> Observation:
@@ -204,15 +204,15 @@ def train_without_library(setting: Setting) -> Observation:
     return {"refused": attempt(lambda: training.start(setting, question, config(setting, question))).error}
 
 
-@case(train_without_library)
-def test_without_library(observations: list[Observation]) -> None:
+@case("offload/without_library", train_without_library)
+def check_without_library(observations: list[Observation]) -> None:
     """The error is one of the op's, in every rank."""
     checks.every_rank_raised([each["refused"] for each in observations], "async_io", "NVMe without async_io")
 
 
 def train_on_full_disk(setting: Setting) -> Observation:
     """Begin to train when no file may grow beyond some kilobytes, as if the disk were full."""
-    from conformance.suites.test_checkpoint import small_files
+    from conformance.suites.checkpoint import small_files
 
     question = asked(setting.parameters)
 
@@ -224,8 +224,8 @@ def train_on_full_disk(setting: Setting) -> Observation:
         return {"refused": attempt(begin_and_train).error}
 
 
-@case(train_on_full_disk)
-def test_full_disk(observations: list[Observation]) -> None:
+@case("offload/full_disk", train_on_full_disk)
+def check_full_disk(observations: list[Observation]) -> None:
     """A disk without space is told by an error in every rank; no rank waits, and none trains on with lost state."""
     checks.every_rank_raised([each["refused"] for each in observations], r".+: .+", "swapping to a full disk")
 
@@ -252,8 +252,8 @@ def resume(setting: Setting) -> Observation:
     return resumed_run(setting, session, wanted, lambda: session.load(setting.folder / "checkpoint"))
 
 
-@case(plan=lambda axes: [Step(save), Step(resume)])
-def test_resume(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("offload/resume", plan=lambda axes: [Step(save), Step(resume)])
+def check_resume(axes: Axes, steps: list[list[Observation]]) -> None:
     """A run with offload resumes as one without: bit by bit."""
     saved, resumed = steps
     checks.ranks_agree(resumed, "loaded", "digest")
@@ -287,8 +287,8 @@ def move_states(setting: Setting) -> Observation:
     return {"device": setting.device, "away": away, "back": back, **told}
 
 
-@case(move_states)
-def test_move_states(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("offload/move_states", move_states)
+def check_move_states(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """States that were moved away and back leave training as it is; stage 3 moves no optimizer but FusedAdam."""
     refused = [each.get("refused") for each in observations]
     if any(refused):
@@ -321,8 +321,8 @@ def swap_where_it_cannot(setting: Setting) -> Observation:
     return {"refused": attempt(lambda: training.start(setting, question, made)).error}
 
 
-@case(swap_where_it_cannot)
-def test_swap_place(axes: Axes, observations: list[Observation]) -> None:
+@case("offload/swap_place", swap_where_it_cannot)
+def check_swap_place(axes: Axes, observations: list[Observation]) -> None:
     """A swap folder that cannot be used is refused in every rank with an error that names it."""
     refused = [each["refused"] for each in observations]
     pattern = "nvme_path" if axes["place"] == "none" else r"(FileExistsError|NotADirectoryError): .*a file"

@@ -10,7 +10,7 @@ from conformance.integrations.protocol import Session
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.suites import training
+from conformance.suites.common import training
 
 BEFORE = 3
 """Optimizer steps before the save."""

@@ -12,8 +12,8 @@ from conformance.model.case import case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Optimizer, Question
-from conformance.suites import checks, training
-from conformance.suites.resuming import attempt
+from conformance.suites.common import checks, training
+from conformance.suites.common.resuming import attempt
 
 
 def train(setting: Setting) -> Observation:
@@ -30,8 +30,8 @@ def train(setting: Setting) -> Observation:
     return {**support, "device": setting.device, "asked_transport": setting.transport, **told}
 
 
-@case(train)
-def test_train(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/train", train)
+def check_train(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The world asked for, all ranks alike, the feature on, and the oracle's trajectory."""
     asked = training.question(axes)
     checks.refusal(observations, asked.dtype)
@@ -47,10 +47,10 @@ def test_train(axes: Axes, observations: list[Observation], measured: dict[str, 
 # --- other numbers of ranks, other models --------------------------------------------------------------------------
 
 
-@case(train)
-def test_four(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/four", train)
+def check_four(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The same on four ranks, where the last partition is mostly padding for the small tensors."""
-    test_train(axes, observations, measured)
+    check_train(axes, observations, measured)
 
 
 def same_training(
@@ -80,20 +80,20 @@ def finish(setting: Setting, session: Any, progress: training.Progress, **more: 
     return {"supports_dtype": True, "device": setting.device, "asked_transport": setting.transport, **told, **more}
 
 
-@case(train)
-def test_model(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/model", train)
+def check_model(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """A transformer with tied embeddings, a convolution with buffers, and a model of everything that is awkward."""
     same_training(axes, observations, measured, training.question(axes))
 
 
-@case(train)
-def test_uncommon_parameter(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/uncommon_parameter", train)
+def check_uncommon_parameter(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """A parameter without dimensions, or one without elements, in a model that is common otherwise."""
     same_training(axes, observations, measured, training.question(axes))
 
 
-@case(train)
-def test_outputs(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/outputs", train)
+def check_outputs(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """A model with several outputs, in a tuple or by name, one of them in no loss."""
     same_training(axes, observations, measured, training.question(axes))
 
@@ -168,8 +168,8 @@ def train_with_optimizer(setting: Setting) -> Observation:
     return finish(setting, session, training.train(session, asked))
 
 
-@case(train_with_optimizer)
-def test_optimizer(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/optimizer", train_with_optimizer)
+def check_optimizer(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's training with that optimizer, and its class."""
     expected = OPTIMIZERS[str(axes["optimizer"])][2]
     found = [each["basic_optimizer"] for each in observations]
@@ -254,8 +254,8 @@ def train_on_schedule(setting: Setting) -> Observation:
     return finish(setting, session, progress, rates=rates)
 
 
-@case(train_on_schedule)
-def test_schedule(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/schedule", train_on_schedule)
+def check_schedule(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The learning rates are the schedule's, and the training is that with those rates."""
     asked = scheduled_question(axes)
     for rank, each in enumerate(observations):
@@ -348,8 +348,8 @@ def train_with_feature(setting: Setting) -> Observation:
 NOT_YET = r"not yet supported with ZeRO-\d with reduce scatter enabled"
 
 
-@case(train_with_feature)
-def test_feature(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/feature", train_with_feature)
+def check_feature(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's training, whatever way ZeRO goes about it; the engine says that it went that way."""
     refused = [each.get("refused_feature") for each in observations]
     if any(refused):
@@ -474,8 +474,8 @@ def train_in_loop(setting: Setting) -> Observation:
     return finish(setting, session, tried.result)
 
 
-@case(train_in_loop)
-def test_loop(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/loop", train_in_loop)
+def check_loop(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The oracle's training, whatever loop the client writes; what a stage cannot do it refuses."""
     refused = [each.get("refused_loop") for each in observations]
     if any(refused):
@@ -507,8 +507,8 @@ def train_groups(setting: Setting) -> Observation:
     return finish(setting, session, progress, group_count=len(session.engine.optimizer.param_groups))
 
 
-@case(train_groups)
-def test_parameter_groups(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/parameter_groups", train_groups)
+def check_parameter_groups(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Each group keeps its own learning rate and weight decay."""
     assert [each["group_count"] for each in observations] == [2] * len(observations), "there are not two groups"
     same_training(axes, observations, measured, grouped_question(axes))
@@ -519,7 +519,7 @@ def train_from_unlike_starts(setting: Setting) -> Observation:
     import torch.distributed
 
     from conformance import integrations, models
-    from conformance.suites.test_collectives import connect
+    from conformance.suites.collectives import connect
 
     asked = training.question(setting.parameters)
     connect(setting)
@@ -530,8 +530,8 @@ def train_from_unlike_starts(setting: Setting) -> Observation:
     return finish(setting, session, training.train(session, asked))
 
 
-@case(train_from_unlike_starts)
-def test_broadcast(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/broadcast", train_from_unlike_starts)
+def check_broadcast(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """All ranks start from rank 0's weights, whatever they brought."""
     same_training(axes, observations, measured, training.question(axes))
 
@@ -542,7 +542,7 @@ def train_in_pieces(setting: Setting) -> Observation:
     import torch
 
     from conformance import integrations, models
-    from conformance.suites.test_collectives import connect
+    from conformance.suites.collectives import connect
 
     asked = training.question(setting.parameters)
     made = training.config(asked, stage=3)
@@ -560,8 +560,8 @@ def train_in_pieces(setting: Setting) -> Observation:
     return finish(setting, session, training.train(session, asked), sizes=sizes)
 
 
-@case(train_in_pieces)
-def test_zero_init(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/zero_init", train_in_pieces)
+def check_zero_init(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """The model held nothing when it was made, and trains as one that was made whole."""
     for rank, each in enumerate(observations):
         assert each["sizes"] == [0], (
@@ -576,7 +576,7 @@ def train_checkpointed(setting: Setting) -> Observation:
     import torch.utils.checkpoint
 
     from conformance import integrations, models
-    from conformance.suites.test_collectives import connect
+    from conformance.suites.collectives import connect
 
     connect(setting)  # DeepSpeed's checkpointing asks for the ranks when it is configured
     asked = training.question(setting.parameters)
@@ -604,8 +604,8 @@ def train_checkpointed(setting: Setting) -> Observation:
     return finish(setting, session, progress, forwards=calls["forward"])
 
 
-@case(train_checkpointed)
-def test_activation_checkpointing(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/activation_checkpointing", train_checkpointed)
+def check_activation_checkpointing(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Every block runs twice for each micro-batch, and the numbers stay."""
     asked = training.question(axes)
     for rank, each in enumerate(observations):
@@ -634,8 +634,8 @@ def train_two(setting: Setting) -> Observation:
     return finish(setting, first, progress, beside=beside)
 
 
-@case(train_two)
-def test_two_engines(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/two_engines", train_two)
+def check_two_engines(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Each engine trains as if it were alone."""
     asked = training.question(axes)
     beside = [{**each, **each["beside"]} for each in observations]
@@ -654,8 +654,8 @@ def train_again(setting: Setting) -> Observation:
     return finish(setting, session, training.train(session, asked))
 
 
-@case(train_again)
-def test_rebuilt_engine(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/rebuilt_engine", train_again)
+def check_rebuilt_engine(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Nothing of the first engine, or of its process group, is left in the second."""
     same_training(axes, observations, measured, training.question(axes))
 
@@ -678,8 +678,8 @@ def overflow_question(axes: Axes) -> Question:
     return dataclasses.replace(training.question(axes, steps=10), loss_scale=2.0**24, halving=True)
 
 
-@case(overflow)
-def test_overflow(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("zero/overflow", overflow)
+def check_overflow(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Steps that overflow are left out and halve the loss scale, until one does not."""
     from conformance.oracle.trajectory import trajectory
 

@@ -21,11 +21,11 @@ from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import NotRun
 from conformance.ranks.pool import ports
-from conformance.suites import stand_in_mpi
-from conformance.suites.circumstances import hostname_command, within, without_module
-from conformance.suites.expecting import assert_raised, assert_refused, assert_works, proofs_in, raised_class
-from conformance.suites.launching import launch
-from conformance.suites.observing import attempt, prove, starter, tiny_config, tiny_model
+from conformance.suites.common import stand_in_mpi
+from conformance.suites.common.circumstances import hostname_command, within, without_module
+from conformance.suites.common.expecting import assert_raised, assert_refused, assert_works, proofs_in, raised_class
+from conformance.suites.common.launching import launch
+from conformance.suites.common.observing import attempt, prove, starter, tiny_config, tiny_model
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 REFERENCE = "conformance.reference.errors"
@@ -98,8 +98,8 @@ def start_from_environment(setting: Setting) -> Observation:
     return {"proof": proof, "before": before, "after": variables()}
 
 
-@case(start_from_environment)
-def test_complete_environment(observations: list[Observation]) -> None:
+@case("launch/complete_environment", start_from_environment)
+def check_complete_environment(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     for rank, seen in enumerate(observations):
         assert seen["after"] == seen["before"], f"rank {rank}: {seen['before']} became {seen['after']}"
@@ -143,8 +143,8 @@ def start_without_variable(setting: Setting) -> Observation:
         return {"started": attempt(lambda: prove(start(setting, port=port), setting)), "after": variables()}
 
 
-@case(start_without_variable)
-def test_variable_missing(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/variable_missing", start_without_variable)
+def check_variable_missing(axes: Axes, observations: list[Observation]) -> None:
     if axes["mpi"] == "world":
         assert_works(proofs_in(observations, "started"))
         for rank, seen in enumerate(observations):
@@ -175,8 +175,8 @@ def start_from_nothing(setting: Setting) -> Observation:
         return {"started": attempt(lambda: prove(start(setting, port=port), setting))}
 
 
-@case(start_from_nothing)
-def test_nothing_set(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/nothing_set", start_from_nothing)
+def check_nothing_set(axes: Axes, observations: list[Observation]) -> None:
     if axes["call"] == "deepspeed" and axes["mpi"] == "absent":
         assert_refused(observations, "started", "ModuleNotFoundError", "mpi4py")
     elif axes["call"] == "deepspeed" and axes["mpi"] == "without_library":
@@ -190,8 +190,8 @@ def start_as_one_task(setting: Setting) -> Observation:
     return start_from_nothing(setting)
 
 
-@case(start_as_one_task)
-def test_one_task(observations: list[Observation]) -> None:
+@case("launch/one_task", start_as_one_task)
+def check_one_task(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "started"))
 
 
@@ -215,8 +215,8 @@ def discover_ranks(setting: Setting) -> Observation:
     return {"proof": proof, "after": variables(), "port": port}
 
 
-@case(discover_ranks)
-def test_mpi_discovery(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/mpi_discovery", discover_ranks)
+def check_mpi_discovery(axes: Axes, observations: list[Observation]) -> None:
     local_ranks = [0, 1] if axes["hosts"] == "one" else [0, 0]
     assert_works(proofs_in(observations, "proof"), local_ranks=local_ranks)
     for rank, seen in enumerate(observations):
@@ -242,8 +242,8 @@ def discover_with_hostname(setting: Setting) -> Observation:
     return {"started": started, "address": address, "used": os.environ.get("MASTER_ADDR")}
 
 
-@case(discover_with_hostname)
-def test_hostname_command(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/hostname_command", discover_with_hostname)
+def check_hostname_command(axes: Axes, observations: list[Observation]) -> None:
     if observations[0]["address"] is None:
         raise NotRun("a host that knows the address of its own name", "add the name to /etc/hosts")
     assert_works(proofs_in(observations, "started"))
@@ -262,8 +262,8 @@ def start_under_another_mpi(setting: Setting) -> Observation:
         return {"started": attempt(lambda: prove(start(setting, port=own.number), setting))}
 
 
-@case(start_under_another_mpi)
-def test_another_mpi(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/another_mpi", start_under_another_mpi)
+def check_another_mpi(axes: Axes, observations: list[Observation]) -> None:
     if axes["call"] == "reference":
         says = f"PMI_SIZE: found 2, while the MPI that mpi4py loaded ({stand_in_mpi.LIBRARY}) has a world of 1"
         assert_refused(observations, "started", f"{REFERENCE}.MpiError", says)
@@ -295,8 +295,8 @@ def start_two_jobs(setting: Setting) -> Observation:
     return {"started": started}
 
 
-@case(start_two_jobs)
-def test_two_jobs(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/two_jobs", start_two_jobs)
+def check_two_jobs(axes: Axes, observations: list[Observation]) -> None:
     first, second = observations
     proofs = proofs_in([first], "started")
     assert_works(proofs)
@@ -333,8 +333,8 @@ def start_in_cloud(setting: Setting) -> Observation:
         return {"started": attempt(lambda: prove(start(setting), setting)), "after": variables()}
 
 
-@case(start_in_cloud)
-def test_cloud(observations: list[Observation]) -> None:
+@case("launch/cloud", start_in_cloud)
+def check_cloud(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "started"), local_ranks=[0] * len(observations))
     for rank, seen in enumerate(observations):
         expected = {"RANK": str(rank), "WORLD_SIZE": str(len(observations)), "LOCAL_RANK": "0"}
@@ -351,8 +351,8 @@ def start_under_mpiexec(setting: Setting) -> Observation:
     return {"proof": proof, "before": before, "after": variables(), "mpi": [world.Get_rank(), world.Get_size()]}
 
 
-@case(start_under_mpiexec)
-def test_mpiexec(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/mpiexec", start_under_mpiexec)
+def check_mpiexec(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     for rank, seen in enumerate(observations):
         assert seen["mpi"] == [rank, axes["world"]], f"rank {rank}: MPI says rank and size {seen['mpi']}"
@@ -388,8 +388,8 @@ def start_from_wrong_variables(setting: Setting) -> Observation:
     return {"started": started, "seconds": time.monotonic() - begin}
 
 
-@case(start_from_wrong_variables)
-def test_variables_wrong(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/variables_wrong", start_from_wrong_variables)
+def check_variables_wrong(axes: Axes, observations: list[Observation]) -> None:
     wrong = str(axes["wrong"])
     waited: Refusal = (STORE_ERROR, GAVE_UP)
     not_reached: Refusal = (NETWORK_ERROR, GAVE_UP)
@@ -440,8 +440,8 @@ def start_with_wrong_local_rank(setting: Setting) -> Observation:
     return {"started": attempt(lambda: prove(start(setting), setting))}
 
 
-@case(start_with_wrong_local_rank)
-def test_local_rank_wrong(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/local_rank_wrong", start_with_wrong_local_rank)
+def check_local_rank_wrong(axes: Axes, observations: list[Observation]) -> None:
     if axes["call"] == "reference":
         says = {
             "negative": "LOCAL_RANK: found '-1'; expected an integer of at least 0",
@@ -486,8 +486,8 @@ def start_on_taken_port(setting: Setting) -> Observation:
     return {"started": started, "seconds": seconds}
 
 
-@case(start_on_taken_port)
-def test_port_taken(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/port_taken", start_on_taken_port)
+def check_port_taken(axes: Axes, observations: list[Observation]) -> None:
     first = observations[0]
     if axes["call"] == "reference":
         error = f"{REFERENCE}.TransportError"
@@ -511,8 +511,8 @@ def wait_for_absent_rank(setting: Setting) -> Observation:
     return {"started": started, "seconds": time.monotonic() - begin}
 
 
-@case(wait_for_absent_rank)
-def test_rank_absent(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/rank_absent", wait_for_absent_rank)
+def check_rank_absent(axes: Axes, observations: list[Observation]) -> None:
     waiting = 1 - int(axes["absent"])
     seen = observations[waiting]
     if axes["call"] == "reference":
@@ -538,8 +538,8 @@ def wait_in_collective(setting: Setting) -> Observation:
     return {"proof": proof, "reduced": reduced, "seconds": seconds}
 
 
-@case(wait_in_collective)
-def test_collective_timeout(observations: list[Observation]) -> None:
+@case("launch/collective_timeout", wait_in_collective)
+def check_collective_timeout(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     waiting = observations[0]
     assert_raised(waiting["reduced"], "RuntimeError", GAVE_UP, "rank 0")
@@ -562,8 +562,8 @@ def read_timeout_of_environment(axes: Axes) -> list[Step]:
     return [Step(read_timeout, environment={"DEEPSPEED_TIMEOUT": str(axes["minutes"])}, cold=True)]
 
 
-@case(plan=read_timeout_of_environment)
-def test_timeout_by_environment(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/timeout_by_environment", plan=read_timeout_of_environment)
+def check_timeout_by_environment(axes: Axes, observations: list[Observation]) -> None:
     if axes["minutes"] == "half":
         assert_refused(observations, "seconds", "ValueError", "invalid literal for int() with base 10: 'half'")
         return
@@ -597,8 +597,8 @@ def choose_accelerator_by_environment(axes: Axes) -> list[Step]:
     ]
 
 
-@case(plan=choose_accelerator_by_environment)
-def test_accelerator_by_environment(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/accelerator_by_environment", plan=choose_accelerator_by_environment)
+def check_accelerator_by_environment(axes: Axes, observations: list[Observation]) -> None:
     if axes["name"] != "cpu":
         assert_refused(observations, "chosen", "ValueError", "DS_ACCELERATOR must be one of")
         return
@@ -651,8 +651,8 @@ def start_end_and_start(setting: Setting) -> Observation:
     return {f"start_{number}": started for number, started in enumerate(starts, start=1)}
 
 
-@case(start_end_and_start)
-def test_restart(observations: list[Observation]) -> None:
+@case("launch/restart", start_end_and_start)
+def check_restart(observations: list[Observation]) -> None:
     for number in (1, 2, 3):
         key = f"start_{number}"
         assert_works(proofs_in([seen for seen in observations if key in seen], key))
@@ -669,8 +669,8 @@ def end_with_torch(setting: Setting) -> Observation:
     return {"first": first, "second": attempt(lambda: prove(start(setting), setting))}
 
 
-@case(end_with_torch)
-def test_restart_after_torch(observations: list[Observation]) -> None:
+@case("launch/restart_after_torch", end_with_torch)
+def check_restart_after_torch(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "first"))
     assert_works(proofs_in(observations, "second"))
 
@@ -700,8 +700,8 @@ def launch_two_ranks(_axes: Axes) -> list[Step]:
     return [Step(start_by_launcher, world=1, launches=2, parameters={"seconds": 240})]
 
 
-@case(plan=launch_two_ranks)
-def test_launcher(axes: Axes, observations: list[Observation]) -> None:
+@case("launch/launcher", plan=launch_two_ranks)
+def check_launcher(axes: Axes, observations: list[Observation]) -> None:
     seen = observations[0]
     lost = [rank for rank, observation in enumerate(seen["ranks"]) if observation is None]
     assert not lost, f"rank {lost} left no observation; exit codes {seen['exits']}; output ends:\n{seen['output']}"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from conformance.model.case import case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
-from conformance.suites import checks
-from conformance.suites.resuming import attempt
+from conformance.suites.common import checks
+from conformance.suites.common.resuming import attempt
 
 Array = NDArray[Any]
 
@@ -436,33 +436,33 @@ def _equal(rank: int, results: list[Any], wanted: list[Array]) -> None:
         assert same, f"rank {rank}: tensor {number} is {np.asarray(found)}, expected {right}"
 
 
-@case(operate)
-def test_operation(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/operation", operate)
+def check_operation(axes: Axes, observations: list[Observation]) -> None:
     """Every operation, in every dtype and shape."""
     every_member_has_its_values(axes, observations)
 
 
-@case(operate)
-def test_reduction(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/reduction", operate)
+def check_reduction(axes: Axes, observations: list[Observation]) -> None:
     """Every reduction, in every dtype."""
     every_member_has_its_values(axes, observations)
 
 
-@case(operate)
-def test_handle(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/handle", operate)
+def check_handle(axes: Axes, observations: list[Observation]) -> None:
     """Every operation that can be asynchronous: the scenario fails where no handle is returned."""
     every_member_has_its_values(axes, observations)
 
 
-@case(operate)
-def test_group(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/group", operate)
+def check_group(axes: Axes, observations: list[Observation]) -> None:
     """Operations in a group that leaves rank 1 out, named in either order."""
     every_member_has_its_values(axes, observations)
     assert [each["rank"] for each in observations if "place" in each] == [0, 2], "others than ranks 0 and 2 took part"
 
 
-@case(operate)
-def test_four(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/four", operate)
+def check_four(axes: Axes, observations: list[Observation]) -> None:
     """Operations among four ranks."""
     every_member_has_its_values(axes, observations)
 
@@ -490,8 +490,8 @@ def exchange_objects(setting: Setting) -> Observation:
     }
 
 
-@case(exchange_objects)
-def test_objects(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/objects", exchange_objects)
+def check_objects(axes: Axes, observations: list[Observation]) -> None:
     """Objects of any kind and size arrive in every rank as they were."""
     world = int(axes["world"])
     checks.world_is(observations, world)
@@ -520,8 +520,8 @@ def meet(setting: Setting) -> Observation:
     return {"rank": rank, "world": world, "arrived": arrived, "left": left, "refused": tried.error}
 
 
-@case(meet)
-def test_barrier(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/barrier", meet)
+def check_barrier(axes: Axes, observations: list[Observation]) -> None:
     """No rank leaves a barrier before the last one has come."""
     checks.world_is(observations, int(axes["world"]))
     refused = [each["refused"] for each in observations]
@@ -550,8 +550,8 @@ def reduce_coalesced(setting: Setting) -> Observation:
     return told
 
 
-@case(reduce_coalesced)
-def test_reduce_scatter_coalesced(axes: Axes, observations: list[Observation]) -> None:
+@case("collectives/reduce_scatter_coalesced", reduce_coalesced)
+def check_reduce_scatter_coalesced(axes: Axes, observations: list[Observation]) -> None:
     """Each rank gets its share of the mean of every tensor, the last share shorter where the length does not divide."""
     world = int(axes["world"])
     checks.world_is(observations, world)

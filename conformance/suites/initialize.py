@@ -21,9 +21,15 @@ from typing import Any
 from conformance.model.case import case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
-from conformance.suites.circumstances import without_module
-from conformance.suites.expecting import TORCH_ADAMW, assert_refused, assert_same_everywhere, assert_works, proofs_in
-from conformance.suites.observing import (
+from conformance.suites.common.circumstances import without_module
+from conformance.suites.common.expecting import (
+    TORCH_ADAMW,
+    assert_refused,
+    assert_same_everywhere,
+    assert_works,
+    proofs_in,
+)
+from conformance.suites.common.observing import (
     LEARNING_RATE,
     adamw,
     attempt,
@@ -66,8 +72,8 @@ def start_without_args(setting: Setting) -> Observation:
     return observed
 
 
-@case(start_without_args)
-def test_args_omitted(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/args_omitted", start_without_args)
+def check_args_omitted(axes: Axes, observations: list[Observation]) -> None:
     for form in ("omitted", "none", "empty") if axes["call"] == "deepspeed" else ("omitted",):
         assert_works(proofs_in(observations, form), stage=int(axes["stage"]))
         for rank, observation in enumerate(observations):
@@ -112,8 +118,8 @@ def call_in_some_form(setting: Setting) -> Observation:
     return prove(forms[setting["form"]]()[0], setting)
 
 
-@case(call_in_some_form)
-def test_call_form(observations: list[Observation]) -> None:
+@case("initialize/call_form", call_in_some_form)
+def check_call_form(observations: list[Observation]) -> None:
     assert_works(observations)
 
 
@@ -122,8 +128,8 @@ def pass_model_first(setting: Setting) -> Observation:
     return {"started": attempt(lambda: prove(start(tiny_model(), config=tiny_config())[0], setting))}
 
 
-@case(pass_model_first)
-def test_model_first(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/model_first", pass_model_first)
+def check_model_first(axes: Axes, observations: list[Observation]) -> None:
     if axes["call"] == "reference":
         assert_works(proofs_in(observations, "started"))
     else:
@@ -140,8 +146,8 @@ def leave_model_out(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: starter(setting)(config=tiny_config(), **given)[0]), "up": distributed_is_up()}
 
 
-@case(leave_model_out)
-def test_model_missing(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/model_missing", leave_model_out)
+def check_model_missing(axes: Axes, observations: list[Observation]) -> None:
     error, says = {
         ("deepspeed", "nothing"): ("AssertionError", NO_MODEL),
         ("deepspeed", "none"): ("AssertionError", NO_MODEL),
@@ -168,8 +174,8 @@ def leave_config_out(setting: Setting) -> Observation:
     return {"attempt": refused, "up": up, "after": prove(start(model=tiny_model(), config=tiny_config())[0], setting)}
 
 
-@case(leave_config_out)
-def test_config_missing(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/config_missing", leave_config_out)
+def check_config_missing(axes: Axes, observations: list[Observation]) -> None:
     error, says = "AssertionError", NO_CONFIG
     if axes["call"] == "reference":
         error, says = {
@@ -190,8 +196,8 @@ def give_config_and_config_params(setting: Setting) -> Observation:
     return prove(starter(setting)(model=tiny_model(), config=tiny_config(), config_params=second)[0], setting)
 
 
-@case(give_config_and_config_params)
-def test_config_beats_config_params(observations: list[Observation]) -> None:
+@case("initialize/config_beats_config_params", give_config_and_config_params)
+def check_config_beats_config_params(observations: list[Observation]) -> None:
     assert_works(observations, micro_batch=2)
 
 
@@ -201,8 +207,8 @@ def give_config_twice(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: start(args, tiny_model(), **second)[0])}
 
 
-@case(give_config_twice)
-def test_config_twice(observations: list[Observation]) -> None:
+@case("initialize/config_twice", give_config_twice)
+def check_config_twice(observations: list[Observation]) -> None:
     assert_refused(observations, "attempt", "AssertionError", TWO_CONFIGS)
 
 
@@ -215,8 +221,8 @@ def give_deepscale_config(setting: Setting) -> Observation:
     return {"started": started, "moved": args.deepscale_config is None and args.deepspeed_config is config}
 
 
-@case(give_deepscale_config)
-def test_deepscale_config(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/deepscale_config", give_deepscale_config)
+def check_deepscale_config(axes: Axes, observations: list[Observation]) -> None:
     if axes["beside"] == "deepspeed_config":
         says = "we were given both a deepscale_config and deepspeed_config"
         assert_refused(observations, "started", "AssertionError", says)
@@ -274,8 +280,8 @@ def give_config_in_some_form(setting: Setting) -> Observation:
     return prove(engine, setting)
 
 
-@case(give_config_in_some_form)
-def test_config_form(observations: list[Observation]) -> None:
+@case("initialize/config_form", give_config_in_some_form)
+def check_config_form(observations: list[Observation]) -> None:
     assert_works(observations)
 
 
@@ -307,8 +313,8 @@ def give_wrong_config(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: start(model=tiny_model(), config=config)[0])}
 
 
-@case(give_wrong_config)
-def test_config_refused(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/config_refused", give_wrong_config)
+def check_config_refused(axes: Axes, observations: list[Observation]) -> None:
     wrong, folder_error = str(axes["wrong"]), "PermissionError" if sys.platform == "win32" else "IsADirectoryError"
     if axes["call"] == "reference":
         error, says = (
@@ -355,8 +361,8 @@ def keep_using_the_dict(setting: Setting) -> Observation:
     }
 
 
-@case(keep_using_the_dict)
-def test_caller_dict(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/caller_dict", keep_using_the_dict)
+def check_caller_dict(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "first"), stage=int(axes["stage"]))
     assert_works(proofs_in(observations, "second"), stage=int(axes["stage"]))
     for rank, seen in enumerate(observations):
@@ -377,8 +383,8 @@ def add_unknown_key(setting: Setting) -> Observation:
     return {"started": attempt(lambda: prove(starter(setting)(model=tiny_model(), config=config)[0], setting))}
 
 
-@case(add_unknown_key)
-def test_unknown_key(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/unknown_key", add_unknown_key)
+def check_unknown_key(axes: Axes, observations: list[Observation]) -> None:
     if axes["table"] == "top_level":
         if axes["call"] == "reference":
             assert_refused(
@@ -407,8 +413,8 @@ def give_config_of_other_classes(setting: Setting) -> Observation:
     return {"proof": proof, "saved": {key: saved[key] for key in ("optimizer", "zero_optimization")}}
 
 
-@case(give_config_of_other_classes)
-def test_config_classes(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/config_classes", give_config_of_other_classes)
+def check_config_classes(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"), stage=int(axes["stage"]))
     expected = {
         "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True, "betas": [0.5, 0.75]}},
@@ -440,8 +446,8 @@ def give_what_deepspeed_ignores(setting: Setting) -> Observation:
     return {"attempt": tried, "met": torch.distributed.is_initialized()}
 
 
-@case(give_what_deepspeed_ignores)
-def test_refused_before_meeting(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/refused_before_meeting", give_what_deepspeed_ignores)
+def check_refused_before_meeting(axes: Axes, observations: list[Observation]) -> None:
     error, says = {
         "auto_rate": ("ConfigError", 'config: found "auto" for optimizer.params.lr; expected '),
         "auto_fp16": ("ConfigError", 'config: found "auto" for fp16.enabled; expected '),
@@ -461,8 +467,8 @@ def give_wrong_stage(setting: Setting) -> Observation:
     return {"attempt": told, "pydantic": [int(part) for part in pydantic.VERSION.split(".")[:2]]}
 
 
-@case(give_wrong_stage)
-def test_stage_refused(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/stage_refused", give_wrong_stage)
+def check_stage_refused(axes: Axes, observations: list[Observation]) -> None:
     # pydantic before 2.7 says of a word, and only of one, that it is no integer.
     no_number = axes["stage"] == "two" and all(tuple(each["pydantic"]) < (2, 7) for each in observations)
     says = "a valid integer, unable to parse string" if no_number else "0, 1, 2, 3"
@@ -486,8 +492,8 @@ def leave_batch_sizes_to_find(setting: Setting) -> Observation:
     return prove(starter(setting)(model=tiny_model(), config=config)[0], setting)
 
 
-@case(leave_batch_sizes_to_find)
-def test_batch_sizes(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/batch_sizes", leave_batch_sizes_to_find)
+def check_batch_sizes(axes: Axes, observations: list[Observation]) -> None:
     assert_works(observations, micro_batch=2, accumulation=int(axes["accumulation"]))
 
 
@@ -510,8 +516,8 @@ def give_wrong_batch_sizes(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: starter(setting)(model=tiny_model(), config=config)[0])}
 
 
-@case(give_wrong_batch_sizes)
-def test_batch_sizes_refused(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/batch_sizes_refused", give_wrong_batch_sizes)
+def check_batch_sizes_refused(axes: Axes, observations: list[Observation]) -> None:
     world = axes["world"]
     if (axes["call"], axes["wrong"]) == ("reference", "auto"):
         says = 'config: found "auto" for train_micro_batch_size_per_gpu'
@@ -553,8 +559,8 @@ def take_what_is_returned(setting: Setting) -> Observation:
     }
 
 
-@case(take_what_is_returned)
-def test_returned(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/returned", take_what_is_returned)
+def check_returned(axes: Axes, observations: list[Observation]) -> None:
     everything = axes["given"] == "everything"
     for rank, seen in enumerate(observations):
         expected = {
@@ -596,8 +602,8 @@ def read_training_data(setting: Setting) -> Observation:
     return {"batches": batches, "proof": prove(engine, setting)}
 
 
-@case(read_training_data)
-def test_training_data(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/training_data", read_training_data)
+def check_training_data(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     if axes["data"] == "absent":
         assert all(seen["batches"] is None for seen in observations), "a loader without training_data"
@@ -630,8 +636,8 @@ def give_local_rank_in_args(setting: Setting) -> Observation:
     return {"started": started, "after": args.local_rank, "own": own}
 
 
-@case(give_local_rank_in_args)
-def test_args_local_rank(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/args_local_rank", give_local_rank_in_args)
+def check_args_local_rank(axes: Axes, observations: list[Observation]) -> None:
     refusals = {"different": "Mismatch in local rank setting", "text": "is an unknown type <class 'str'>"}
     refusals["float"] = "is an unknown type <class 'float'>"
     if axes["value"] in refusals:
@@ -663,8 +669,8 @@ def start_without_local_rank(setting: Setting) -> Observation:
     return {"started": attempt(lambda: prove(start(model=tiny_model(), config=tiny_config())[0], setting))}
 
 
-@case(start_without_local_rank)
-def test_local_rank_unset(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/local_rank_unset", start_without_local_rank)
+def check_local_rank_unset(axes: Axes, observations: list[Observation]) -> None:
     if axes["call"] == "deepspeed":
         assert_refused(
             observations, "started", "AssertionError", "DeepSpeed requires the LOCAL_RANK environment variable"
@@ -687,8 +693,8 @@ def give_open_mpi_local_rank(setting: Setting) -> Observation:
     return {"started": started, "after": os.environ.get("LOCAL_RANK"), "own": str(own)}
 
 
-@case(give_open_mpi_local_rank)
-def test_open_mpi_local_rank(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/open_mpi_local_rank", give_open_mpi_local_rank)
+def check_open_mpi_local_rank(axes: Axes, observations: list[Observation]) -> None:
     if axes["value"] == "different":
         error, says = "AssertionError", "conflicting local rank info"
         if axes["call"] == "reference":
@@ -725,8 +731,8 @@ def give_device_rank(setting: Setting) -> Observation:
     return {"started": started, "chosen": chosen}
 
 
-@case(give_device_rank)
-def test_device_rank(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/device_rank", give_device_rank)
+def check_device_rank(axes: Axes, observations: list[Observation]) -> None:
     if axes["value"] == "none":
         says = "'>=' not supported between instances of 'NoneType' and 'int'"
         assert_refused(observations, "started", "TypeError", says)
@@ -751,8 +757,8 @@ def adopt_torch(setting: Setting) -> Observation:
     return {"proof": proof, "same_group": torch.distributed.group.WORLD is group}
 
 
-@case(adopt_torch)
-def test_torch_first(observations: list[Observation]) -> None:
+@case("initialize/torch_first", adopt_torch)
+def check_torch_first(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     assert all(seen["same_group"] for seen in observations), "initialize replaced the default group"
 
@@ -774,8 +780,8 @@ def require_distributed(setting: Setting) -> Observation:
     }
 
 
-@case(require_distributed)
-def test_dist_init_required(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/dist_init_required", require_distributed)
+def check_dist_init_required(axes: Axes, observations: list[Observation]) -> None:
     if axes["required"] == "false" and axes["up"] == "nothing":
         assert_refused(observations, "started", "AssertionError", "Distributed backend is not initialized")
         return
@@ -793,8 +799,8 @@ def init_distributed_twice(setting: Setting) -> Observation:
     return {"kept": kept, "proof": prove(starter(setting)(model=tiny_model(), config=tiny_config())[0], setting)}
 
 
-@case(init_distributed_twice)
-def test_init_distributed_twice(observations: list[Observation]) -> None:
+@case("initialize/init_distributed_twice", init_distributed_twice)
+def check_init_distributed_twice(observations: list[Observation]) -> None:
     assert all(seen["kept"] for seen in observations), (
         "the second init_distributed replaced the default group or the backend"
     )
@@ -824,8 +830,8 @@ def choose_backend(setting: Setting) -> Observation:
     return {"refused": refused, "proof": proof, "default": get_accelerator().communication_backend_name()}
 
 
-@case(choose_backend)
-def test_backend_choice(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/backend_choice", choose_backend)
+def check_backend_choice(axes: Axes, observations: list[Observation]) -> None:
     assert_refused(observations, "refused", "TypeError", "unexpected keyword argument 'dist_backend'")
     proofs = proofs_in(observations, "proof")
     for seen, proof in zip(observations, proofs, strict=True):
@@ -845,8 +851,8 @@ def ask_for_transport(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: initialize(tiny_model(), tiny_config(), transport=transport))}
 
 
-@case(ask_for_transport)
-def test_transport_refused(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/transport_refused", ask_for_transport)
+def check_transport_refused(axes: Axes, observations: list[Observation]) -> None:
     says = {
         "carrier_pigeon": "transport: found 'carrier_pigeon'; expected one of auto, gloo, nccl, mpi",
         "nccl": "transport: found 'nccl'",
@@ -869,8 +875,8 @@ def read_group_timeout(setting: Setting) -> Observation:
     return {"seconds": group.options._timeout.total_seconds(), "proof": proof}
 
 
-@case(read_group_timeout)
-def test_group_timeout(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/group_timeout", read_group_timeout)
+def check_group_timeout(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"))
     expected = 77 if axes["given"] == "seconds" else 600
     for rank, seen in enumerate(observations):
@@ -908,8 +914,8 @@ def give_optimizer(setting: Setting) -> Observation:
     return {"kept": kept, "proof": prove(engine, setting, optimizer=torch.optim.AdamW if kind == "class" else adamw)}
 
 
-@case(give_optimizer)
-def test_optimizer(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/optimizer", give_optimizer)
+def check_optimizer(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"), stage=int(axes["stage"]), optimizer=TORCH_ADAMW)
     if str(axes["kind"]).startswith("object"):
         assert all(seen["kept"] for seen in observations), (
@@ -929,8 +935,8 @@ def give_wrong_optimizer(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: starter(setting)(model=tiny_model(), config=config, **given)[0])}
 
 
-@case(give_wrong_optimizer)
-def test_optimizer_refused(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/optimizer_refused", give_wrong_optimizer)
+def check_optimizer_refused(axes: Axes, observations: list[Observation]) -> None:
     error, says = {
         "number": ("AssertionError", "Client Optimizer is of unexpected type <class 'int'>"),
         "text": ("AssertionError", "Client Optimizer is of unexpected type <class 'str'>"),
@@ -958,8 +964,8 @@ def leave_optimizer_out(setting: Setting) -> Observation:
     return {"started": attempt(forward)}
 
 
-@case(leave_optimizer_out)
-def test_optimizer_absent(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/optimizer_absent", leave_optimizer_out)
+def check_optimizer_absent(axes: Axes, observations: list[Observation]) -> None:
     stage = int(axes["stage"])
     if stage in (1, 2):
         assert_refused(observations, "started", "AssertionError", f"zero stage {stage} requires an optimizer")
@@ -1000,8 +1006,8 @@ def give_scheduler(setting: Setting) -> Observation:
     return prove(engine, setting, steps=3, scheduler=halving)
 
 
-@case(give_scheduler)
-def test_scheduler(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/scheduler", give_scheduler)
+def check_scheduler(axes: Axes, observations: list[Observation]) -> None:
     if axes["kind"] == "deepspeed_by_config":
         scheduler, rates = "deepspeed.runtime.lr_schedules.WarmupLR", [0.0, 0.0, 0.0025, 0.005]
     else:
@@ -1028,8 +1034,8 @@ def give_scheduler_of_another_optimizer(setting: Setting) -> Observation:
     return {"started": attempt(rates)}
 
 
-@case(give_scheduler_of_another_optimizer)
-def test_scheduler_of_another_optimizer(observations: list[Observation]) -> None:
+@case("initialize/scheduler_of_another_optimizer", give_scheduler_of_another_optimizer)
+def check_scheduler_of_another_optimizer(observations: list[Observation]) -> None:
     says = "is not instantiated but Client LR Scheduler is instantiated"
     assert_refused(observations, "started", "AssertionError", says)
 
@@ -1039,8 +1045,8 @@ def give_unknown_scheduler(setting: Setting) -> Observation:
     return {"attempt": attempt(lambda: starter(setting)(model=tiny_model(), config=config)[0])}
 
 
-@case(give_unknown_scheduler)
-def test_scheduler_refused(observations: list[Observation]) -> None:
+@case("initialize/scheduler_refused", give_unknown_scheduler)
+def check_scheduler_refused(observations: list[Observation]) -> None:
     says = "DeepSpeed does not recognize LR scheduler NoSuchScheduler"
     assert_refused(observations, "attempt", "AssertionError", says)
 
@@ -1059,8 +1065,8 @@ def give_untested_optimizer(setting: Setting) -> Observation:
     }
 
 
-@case(give_untested_optimizer)
-def test_untested_optimizer(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/untested_optimizer", give_untested_optimizer)
+def check_untested_optimizer(axes: Axes, observations: list[Observation]) -> None:
     if axes["stage"] and not axes["allowed"]:
         assert_refused(observations, "started", "AssertionError", "You are using an untested ZeRO Optimizer")
         return
@@ -1083,8 +1089,8 @@ def offload_client_optimizer(setting: Setting) -> Observation:
     return {"started": attempt(run)}
 
 
-@case(offload_client_optimizer)
-def test_offload_client_optimizer(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/offload_client_optimizer", offload_client_optimizer)
+def check_offload_client_optimizer(axes: Axes, observations: list[Observation]) -> None:
     if axes["forced"]:
         error = "deepspeed.runtime.zero.utils.ZeRORuntimeException"
         says = "You are using ZeRO-Offload with a client provided optimizer"
@@ -1108,8 +1114,8 @@ def choose_dtype(setting: Setting) -> Observation:
     return {"started": started, "supported": supported}
 
 
-@case(choose_dtype)
-def test_dtype(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/dtype", choose_dtype)
+def check_dtype(axes: Axes, observations: list[Observation]) -> None:
     dtype = str(axes["dtype"])
     if dtype == "both":
         assert_refused(
@@ -1154,8 +1160,8 @@ def give_pipeline(setting: Setting) -> Observation:
     return {"refused": refused, "engine": class_of(engine), "losses": losses, "steps": engine.global_steps}
 
 
-@case(give_pipeline)
-def test_pipeline_mpu(observations: list[Observation]) -> None:
+@case("initialize/pipeline_mpu", give_pipeline)
+def check_pipeline_mpu(observations: list[Observation]) -> None:
     assert_refused(observations, "refused", "AssertionError", "mpu must be None with pipeline parallelism")
     for rank, seen in enumerate(observations):
         expected = {"engine": "deepspeed.runtime.pipe.engine.PipelineEngine", "steps": 2}

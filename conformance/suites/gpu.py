@@ -7,8 +7,8 @@ from typing import Any
 from conformance.model.case import case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.oracle.question import Question
-from conformance.suites import checks, training
-from conformance.suites.test_zero import finish, same_training
+from conformance.suites.common import checks, training
+from conformance.suites.zero import finish, same_training
 
 FUSED_ADAM = "deepspeed.ops.adam.fused_adam.FusedAdam"
 
@@ -85,15 +85,15 @@ def everything_on_own_gpu(observations: list[Observation], *, masters: str | Non
     assert len(set(gpus)) == len(gpus), f"ranks share a GPU: {gpus}"
 
 
-@case(train)
-def test_parameters(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("gpu/parameters", train)
+def check_parameters(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Trained on the GPU, fp16 included, to the oracle's trajectory."""
     everything_on_own_gpu(observations)
     same_training(axes, observations, measured, training.question(axes))
 
 
-@case(train)
-def test_fused_adam(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("gpu/fused_adam", train)
+def check_fused_adam(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """DeepSpeed's fused Adam really steps, and as torch's does."""
     everything_on_own_gpu(observations)
     found = [each["basic_optimizer"] for each in observations]
@@ -101,8 +101,8 @@ def test_fused_adam(axes: Axes, observations: list[Observation], measured: dict[
     same_training(axes, observations, measured, training.question(axes))
 
 
-@case(train)
-def test_offload(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("gpu/offload", train)
+def check_offload(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Parameters on the GPU, float32 copies and states on the CPU: page-locked where asked, and only there."""
     everything_on_own_gpu(observations, masters="cpu")
     for rank, each in enumerate(observations):
@@ -111,8 +111,8 @@ def test_offload(axes: Axes, observations: list[Observation], measured: dict[str
     same_training(axes, observations, measured, training.question(axes))
 
 
-@case(train)
-def test_overlap(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("gpu/overlap", train)
+def check_overlap(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Gradients that are reduced while others are still computed are the same gradients."""
     everything_on_own_gpu(observations)
     found = [each["places"]["overlap"] for each in observations]

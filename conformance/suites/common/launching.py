@@ -18,8 +18,8 @@ from conformance.hosts.inherited import without_outer_job
 from conformance.model.setting import Observation, Setting
 from conformance.ranks.pool.excerpt import excerpt
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = "conformance.suites.launched"
+ROOT = Path(__file__).resolve().parents[3]
+WORKER = "conformance.suites.common.launched"
 TAIL = 800
 """Bytes of a launcher's output that are kept: where tracebacks say what was wrong, short enough for a reason."""
 

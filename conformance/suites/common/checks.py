@@ -12,7 +12,7 @@ import numpy as np
 from conformance.model.setting import Observation
 from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.suites.training import REFUSED
+from conformance.suites.common.training import REFUSED
 
 MLP = {"total": 5417, "tensors": 6, "matrices": 3}
 """The MLP's weights, its tensors, and those that stage 3 partitions under the threshold of `training.config`."""

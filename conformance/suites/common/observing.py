@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.integrations.mpi_port import agree_on_port
 from conformance.model.setting import Observation, Setting
 from conformance.reference import mpi_transport
-from conformance.suites.training import transport_in_use
+from conformance.suites.common.training import transport_in_use
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from conformance.integrations.lightning import make_trainer
 from conformance.model.setting import Observation, Setting
 from conformance.oracle.question import Question
 from conformance.reference.lightning import TrainerStrategy
-from conformance.suites import training
+from conformance.suites.common import training
 
 DECAY = 0.8
 """By which the client's schedule multiplies the learning rate each step."""

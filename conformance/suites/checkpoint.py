@@ -13,8 +13,8 @@ from typing import Any
 from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
-from conformance.suites import checks, training
-from conformance.suites.resuming import (
+from conformance.suites.common import checks, training
+from conformance.suites.common.resuming import (
     AFTER,
     BEFORE,
     FOLDER,
@@ -66,8 +66,8 @@ def save_then_resume(axes: Axes) -> list[Step]:
     return [Step(save), Step(resume)]
 
 
-@case(plan=save_then_resume)
-def test_resume(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume", plan=save_then_resume)
+def check_resume(axes: Axes, steps: list[list[Observation]]) -> None:
     """The resumed run is the uninterrupted one, bit by bit."""
     checks.resumed_rightly(steps, question(axes), stage=int(axes["stage"]), counts=COUNTS)
     checks.ranks_agree(steps[1], "client_state")
@@ -81,8 +81,8 @@ def never_save(setting: Setting) -> Observation:
     return saved_run(setting, begin(setting, asked), asked, lambda: None)
 
 
-@case(plan=lambda axes: [Step(never_save), Step(save)])
-def test_save_disturbs_nothing(steps: list[list[Observation]]) -> None:
+@case("checkpoint/save_disturbs_nothing", plan=lambda axes: [Step(never_save), Step(save)])
+def check_save_disturbs_nothing(steps: list[list[Observation]]) -> None:
     """A run that saves on its way is the run that does not."""
     checks.same_training(*steps)
 
@@ -106,8 +106,8 @@ def resume_again(setting: Setting) -> Observation:
     return resumed_run(setting, session, asked, lambda: session.load(setting.folder / "again"))
 
 
-@case(plan=lambda axes: [Step(save), Step(save_what_was_loaded), Step(resume_again)])
-def test_resume_twice(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_twice", plan=lambda axes: [Step(save), Step(save_what_was_loaded), Step(resume_again)])
+def check_resume_twice(axes: Axes, steps: list[list[Observation]]) -> None:
     """Saved, loaded, saved and loaded again, the run still goes on as if never interrupted."""
     for resumed in steps[1:]:
         checks.resumed_rightly([steps[0], resumed], question(axes), stage=int(axes["stage"]), counts=COUNTS)
@@ -132,8 +132,8 @@ def save_then_resize(axes: Axes) -> list[Step]:
     return [Step(save, world=int(axes["saved"])), Step(try_to_resume, world=int(axes["resumed"]))]
 
 
-@case(plan=save_then_resize)
-def test_resize(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+@case("checkpoint/resize", plan=save_then_resize)
+def check_resize(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """Stage 0 resumes on any number of ranks; the stages refuse another than the saved one, and name both."""
     saved, resumed = steps
     refused = [each.get("refused") for each in resumed]
@@ -152,8 +152,8 @@ def save_then_change_stage(axes: Axes) -> list[Step]:
     return [Step(save), Step(try_to_resume)]
 
 
-@case(plan=save_then_change_stage)
-def test_change_stage(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+@case("checkpoint/change_stage", plan=save_then_change_stage)
+def check_change_stage(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """A checkpoint of another stage resumes rightly, or is refused: never does training go on with something else."""
     saved, resumed = steps
     refused = [each.get("refused") for each in resumed]
@@ -215,8 +215,8 @@ def save_convert_resume(axes: Axes) -> list[Step]:
     ]
 
 
-@case(plan=save_convert_resume)
-def test_universal(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+@case("checkpoint/universal", plan=save_convert_resume)
+def check_universal(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """A universal checkpoint resumes on any number of ranks; without its information stages 1 and 2 do not convert."""
     saved, converted, resumed = steps
     if converted[0]["refused"] is not None:
@@ -231,10 +231,10 @@ def test_universal(axes: Axes, steps: list[list[Observation]], measured: dict[st
     checks.same_training_but_for_rounding(saved, resumed, asked, measured)
 
 
-@case(plan=save_convert_resume)
-def test_universal_round_robin(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+@case("checkpoint/universal_round_robin", plan=save_convert_resume)
+def check_universal_round_robin(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """The same where gradients, and with them the weights, are dealt out in another order."""
-    test_universal(axes, steps, measured)
+    check_universal(axes, steps, measured)
 
 
 # --- weights without the rest -------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def read_whole_weights(setting: Setting) -> Observation:
     return {"differs": same_arrays(found, setting.folder / file), "dtypes": dtypes}
 
 
-@case(plan=lambda axes: [Step(save_weights), Step(read_whole_weights, world=1)])
-def test_whole_weights(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/whole_weights", plan=lambda axes: [Step(save_weights), Step(read_whole_weights, world=1)])
+def check_whole_weights(axes: Axes, steps: list[list[Observation]]) -> None:
     """zero_to_fp32 gives the float32 weights that the optimizer had, bit by bit; without ZeRO it says it cannot."""
     found = steps[1][0]
     if axes["stage"] == 0:
@@ -312,10 +312,10 @@ def test_whole_weights(axes: Axes, steps: list[list[Observation]]) -> None:
     assert found["dtypes"] == ["torch.float32"], f"zero_to_fp32 gave {found['dtypes']}, expected float32"
 
 
-@case(plan=lambda axes: [Step(save_weights), Step(read_whole_weights, world=1)])
-def test_whole_weights_round_robin(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/whole_weights_round_robin", plan=lambda axes: [Step(save_weights), Step(read_whole_weights, world=1)])
+def check_whole_weights_round_robin(axes: Axes, steps: list[list[Observation]]) -> None:
     """The same where gradients, and with them the weights, are dealt out in another order."""
-    test_whole_weights(axes, steps)
+    check_whole_weights(axes, steps)
 
 
 def export_model(setting: Setting) -> Observation:
@@ -342,8 +342,8 @@ def export_model(setting: Setting) -> Observation:
     return {**told, "computing": training.digest(computing)}
 
 
-@case(export_model)
-def test_export_model(axes: Axes, observations: list[Observation]) -> None:
+@case("checkpoint/export_model", export_model)
+def check_export_model(axes: Axes, observations: list[Observation]) -> None:
     """save_16bit_model writes what the model computes with; in stage 3 only where gathering is configured."""
     for rank, each in enumerate(observations):
         if axes["stage"] == 3 and not axes["gather"]:
@@ -395,8 +395,8 @@ def start_from_saved_weights(setting: Setting) -> Observation:
     return {"started": training.digest(session.weights()), **finished_run(setting, session, asked)}
 
 
-@case(plan=lambda axes: [Step(save_weights), Step(load_part), Step(start_from_saved_weights)])
-def test_load_part(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/load_part", plan=lambda axes: [Step(save_weights), Step(load_part), Step(start_from_saved_weights)])
+def check_load_part(axes: Axes, steps: list[list[Observation]]) -> None:
     """Loaded without the optimizer's state, training goes on from the saved weights with a new optimizer."""
     saved, loaded, started = steps
     assert loaded[0]["loaded"] != loaded[0]["fresh"], (
@@ -454,8 +454,8 @@ def without_frozen(axes: Axes) -> list[Step]:
     return [Step(save_without_frozen), *loads]
 
 
-@case(plan=without_frozen)
-def test_exclude_frozen(steps: list[list[Observation]]) -> None:
+@case("checkpoint/exclude_frozen", plan=without_frozen)
+def check_exclude_frozen(steps: list[list[Observation]]) -> None:
     """What is frozen can be left out: then a strict load is refused, and another resumes with the model's own."""
     saved, strict, resumed = steps
     pattern = r"RuntimeError: Error\(s\) in loading state_dict for Awkward:\s+Missing key\(s\).*frozen"
@@ -511,8 +511,8 @@ def resume_latest(setting: Setting) -> Observation:
     return {"by_tag": by_tag, **resumed_run(setting, session, asked, load)}
 
 
-@case(plan=lambda axes: [Step(save_with_tag), Step(resume_latest)])
-def test_tag(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/tag", plan=lambda axes: [Step(save_with_tag), Step(resume_latest)])
+def check_tag(axes: Axes, steps: list[list[Observation]]) -> None:
     """A tag that can name a folder is kept in `latest` as it is and found again; another is refused in every rank."""
     saved, resumed = steps
     tag = TAGS[str(axes["tag"])]
@@ -540,8 +540,8 @@ def save_with_unlike_tags(setting: Setting) -> Observation:
     return {"refused": tried.error}
 
 
-@case(save_with_unlike_tags)
-def test_tag_validation(axes: Axes, observations: list[Observation]) -> None:
+@case("checkpoint/tag_validation", save_with_unlike_tags)
+def check_tag_validation(axes: Axes, observations: list[Observation]) -> None:
     """Tags that differ between ranks are refused with Fail; with Warn and Ignore they are not."""
     refused = [each["refused"] for each in observations]
     if axes["validation"] == "Fail":
@@ -592,8 +592,8 @@ def load_latest(setting: Setting) -> Observation:
     return told
 
 
-@case(plan=lambda axes: [Step(save_two), Step(load_latest)])
-def test_latest(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/latest", plan=lambda axes: [Step(save_two), Step(load_latest)])
+def check_latest(axes: Axes, steps: list[list[Observation]]) -> None:
     """`latest` decides what is loaded: missing gives nothing, a tag that does not exist an error that names it."""
     saved, loaded = steps
     kind = str(axes["latest"])
@@ -634,8 +634,8 @@ def save_where_it_cannot(setting: Setting) -> Observation:
     return {"refused": tried.error}
 
 
-@case(save_where_it_cannot)
-def test_save_place(axes: Axes, observations: list[Observation]) -> None:
+@case("checkpoint/save_place", save_where_it_cannot)
+def check_save_place(axes: Axes, observations: list[Observation]) -> None:
     """A place where nothing can be saved is refused by rank 0, which makes the folder, with an error that names it; and
     no rank waits for rank 0 after its end."""
     refused = [each["refused"] for each in observations]
@@ -692,8 +692,8 @@ def resume_after_failed_save(setting: Setting) -> Observation:
     return told
 
 
-@case(plan=lambda axes: [Step(save_on_full_disk), Step(resume_after_failed_save)])
-def test_full_disk(steps: list[list[Observation]]) -> None:
+@case("checkpoint/full_disk", plan=lambda axes: [Step(save_on_full_disk), Step(resume_after_failed_save)])
+def check_full_disk(steps: list[list[Observation]]) -> None:
     """A save that runs out of space raises in every rank, and the checkpoint before it still loads."""
     saved, resumed = steps
     checks.every_rank_raised([each["refused"] for each in saved], r".+: .+", "a save without space")
@@ -752,8 +752,8 @@ def _dying_at(where: str) -> Any:
         builtins.open = open_file
 
 
-@case(plan=lambda axes: [Step(save_and_die), Step(resume_after_failed_save)])
-def test_killed_save(steps: list[list[Observation]]) -> None:
+@case("checkpoint/killed_save", plan=lambda axes: [Step(save_and_die), Step(resume_after_failed_save)])
+def check_killed_save(steps: list[list[Observation]]) -> None:
     """After a process was killed while it saved, the checkpoint before it still loads."""
     saved, resumed = steps
     for rank, each in enumerate(resumed):
@@ -805,8 +805,8 @@ def load_damaged(setting: Setting) -> Observation:
     return {"error": attempt(lambda: session.engine.load_checkpoint(str(checkpoint(setting)))).error}
 
 
-@case(plan=lambda axes: [Step(save_and_damage), Step(load_damaged)])
-def test_damaged(steps: list[list[Observation]]) -> None:
+@case("checkpoint/damaged", plan=lambda axes: [Step(save_and_damage), Step(load_damaged)])
+def check_damaged(steps: list[list[Observation]]) -> None:
     """A checkpoint with a damaged file is refused by the rank that reads it: no training goes on from it."""
     errors = [each["error"] for each in steps[1]]
     assert any(errors), "a damaged checkpoint was loaded without an error in any rank"
@@ -835,8 +835,8 @@ def resume_in_place(setting: Setting) -> Observation:
     return resumed_run(setting, session, asked, lambda: session.load(setting.folder / PLACES[setting["place"]]))
 
 
-@case(plan=lambda axes: [Step(save_in_place), Step(resume_in_place)])
-def test_place(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/place", plan=lambda axes: [Step(save_in_place), Step(resume_in_place)])
+def check_place(axes: Axes, steps: list[list[Observation]]) -> None:
     """A folder may have spaces and other letters in its name, and be more than 260 characters long."""
     checks.resumed_rightly(steps, question(axes), stage=int(axes["stage"]), counts=COUNTS)
 
@@ -856,8 +856,8 @@ def save_twice(setting: Setting) -> Observation:
     return {"saved": saved, **finished_run(setting, session, asked)}
 
 
-@case(plan=lambda axes: [Step(save_twice), Step(resume)])
-def test_overwrite(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/overwrite", plan=lambda axes: [Step(save_twice), Step(resume)])
+def check_overwrite(axes: Axes, steps: list[list[Observation]]) -> None:
     """The second save under a tag takes the place of the first."""
     checks.resumed_rightly(steps, question(axes), stage=int(axes["stage"]), counts=COUNTS)
 
@@ -903,8 +903,8 @@ def interrupted_step(axes: Axes) -> list[Step]:
     ]
 
 
-@case(plan=interrupted_step)
-def test_save_amid_accumulation(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/save_amid_accumulation", plan=interrupted_step)
+def check_save_amid_accumulation(axes: Axes, steps: list[list[Observation]]) -> None:
     """A save between micro-batches disturbs nothing, and a resume from it begins the step anew."""
     saving, plain, resumed = steps
     checks.same_training(plain, saving)
@@ -960,8 +960,8 @@ def resume_scheduled(setting: Setting) -> Observation:
     return {"rates": rates, **resumed_run(setting, session, asked, note)}
 
 
-@case(plan=lambda axes: [Step(save_scheduled), Step(resume_scheduled)])
-def test_resume_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_schedule", plan=lambda axes: [Step(save_scheduled), Step(resume_scheduled)])
+def check_resume_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
     """The learning rate goes on where it was, and so does training, bit by bit."""
     saved, resumed = steps
     fresh, loaded = resumed[0]["rates"][0], resumed[0]["rates"][-1]
@@ -985,8 +985,8 @@ def resume_but_for_the_schedule(setting: Setting) -> Observation:
     return {"at": at, **resumed_run(setting, session, asked, load)}
 
 
-@case(plan=lambda axes: [Step(save_scheduled), Step(resume_but_for_the_schedule)])
-def test_resume_without_schedule(steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_without_schedule", plan=lambda axes: [Step(save_scheduled), Step(resume_but_for_the_schedule)])
+def check_resume_without_schedule(steps: list[list[Observation]]) -> None:
     """Weights, optimizer and counts are the saved ones, the schedule is not."""
     saved, resumed = steps
     checks.ranks_agree(resumed, "loaded", "at", "counts_after_load")
@@ -1060,20 +1060,21 @@ def resumed_groups(steps: list[list[Observation]]) -> tuple[list[Observation], l
     return saved, resumed
 
 
-@case(plan=lambda axes: [Step(save_grouped), Step(resume_grouped)])
-def test_resume_groups(steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_groups", plan=lambda axes: [Step(save_grouped), Step(resume_grouped)])
+def check_resume_groups(steps: list[list[Observation]]) -> None:
     """The groups keep their options, and training goes on bit by bit."""
     checks.same_training(*resumed_groups(steps))
 
 
 @case(
+    "checkpoint/universal_groups",
     plan=lambda axes: [
         Step(save_grouped, world=int(axes["saved"])),
         Step(convert, world=1),
         Step(resume_grouped, world=int(axes["resumed"])),
-    ]
+    ],
 )
-def test_universal_groups(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
+def check_universal_groups(axes: Axes, steps: list[list[Observation]], measured: dict[str, float]) -> None:
     """The same through a universal checkpoint, on any number of ranks."""
     refused = steps[1][0]["refused"]
     assert refused is None, f"the conversion raised {refused}"
@@ -1119,8 +1120,8 @@ def resume_scaled(setting: Setting) -> Observation:
     return {"scales": scales, **resumed_run(setting, session, asked, note)}
 
 
-@case(plan=lambda axes: [Step(save_scaled), Step(resume_scaled)])
-def test_resume_loss_scale(steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_loss_scale", plan=lambda axes: [Step(save_scaled), Step(resume_scaled)])
+def check_resume_loss_scale(steps: list[list[Observation]]) -> None:
     """Loss scale and the count of skipped steps come back, and training goes on bit by bit."""
     saved, resumed = steps
     checks.refusal(saved, "fp16")
@@ -1164,8 +1165,8 @@ def _buffers(session: Any) -> str:
     return training.digest({name: buffer.float().numpy() for name, buffer in session.engine.module.named_buffers()})
 
 
-@case(plan=lambda axes: [Step(save_model), Step(resume_model)])
-def test_resume_model(steps: list[list[Observation]]) -> None:
+@case("checkpoint/resume_model", plan=lambda axes: [Step(save_model), Step(resume_model)])
+def check_resume_model(steps: list[list[Observation]]) -> None:
     """Frozen, tied, unused and empty parameters, buffers and embeddings resume as a plain model's weights do."""
     saved, resumed = steps
     checks.ranks_agree(resumed, "loaded", "digest")
@@ -1190,8 +1191,8 @@ def load_safely(setting: Setting) -> Observation:
     return {"refused": refused}
 
 
-@case(plan=lambda axes: [Step(save), Step(load_safely, world=1)])
-def test_safe_to_load(steps: list[list[Observation]]) -> None:
+@case("checkpoint/safe_to_load", plan=lambda axes: [Step(save), Step(load_safely, world=1)])
+def check_safe_to_load(steps: list[list[Observation]]) -> None:
     """A checkpoint's files can be read without running code from them, once DeepSpeed's own classes are allowed."""
     refused = steps[1][0]["refused"]
     assert not refused, "torch.load(weights_only=True) refuses " + "; ".join(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.ranks.inside import shared_memory_op
-from conformance.suites.launching import report
+from conformance.suites.common.launching import report
 
 
 def main() -> None:
@@ -17,9 +17,9 @@ def main() -> None:
     import torch
     from pytorch_lightning.callbacks import Callback
 
-    from conformance.suites import trainers, training
-    from conformance.suites.resuming import BEFORE, question
-    from conformance.suites.test_lightning import saver
+    from conformance.suites.common import trainers, training
+    from conformance.suites.common.resuming import BEFORE, question
+    from conformance.suites.lightning import saver
 
     shared_memory_op.switch_off()
     torch.set_num_threads(1)

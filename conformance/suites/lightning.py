@@ -17,9 +17,9 @@ from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
 from conformance.oracle.question import Question
-from conformance.suites import checks, training
-from conformance.suites.launching import launch
-from conformance.suites.resuming import AFTER, BEFORE, attempt, question
+from conformance.suites.common import checks, training
+from conformance.suites.common.launching import launch
+from conformance.suites.common.resuming import AFTER, BEFORE, attempt, question
 
 CHECKPOINTS = "checkpoints"
 """Name of the folder, in the cell's folder, where Trainer saves."""
@@ -52,7 +52,7 @@ def steps_are(observations: list[Observation], steps: int) -> None:
 
 def train_to_max_steps(setting: Setting) -> Observation:
     """Train until max_steps."""
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = training.question(setting.parameters)
     running = trainers.trainer(setting, asked, trainers.config(asked, setting["stage"]))
@@ -61,8 +61,8 @@ def train_to_max_steps(setting: Setting) -> Observation:
     return trainers.report(setting, running, module)
 
 
-@case(train_to_max_steps)
-def test_max_steps(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/max_steps", train_to_max_steps)
+def check_max_steps(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """max_steps counts optimizer steps, whatever is accumulated, and ends the training there."""
     asked = training.question(axes)
     for rank, each in enumerate(observations):
@@ -84,7 +84,7 @@ def train_until_stopped(setting: Setting) -> Observation:
     """Train with early stopping, where the ranks' own metrics differ."""
     from pytorch_lightning.callbacks import EarlyStopping
 
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = training.question(setting.parameters, steps=6)
     stopping = EarlyStopping("metric", patience=2)
@@ -100,8 +100,8 @@ def train_until_stopped(setting: Setting) -> Observation:
     return {"best": float(stopping.best_score), **trainers.report(setting, running, module)}
 
 
-@case(train_until_stopped)
-def test_early_stopping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/early_stopping", train_until_stopped)
+def check_early_stopping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """All ranks stop after the same step, by the mean of their metrics."""
     asked = dataclasses.replace(training.question(axes), steps=STOPS_AT)
     mean = metric(1) + (asked.world - 1) / 2
@@ -116,7 +116,7 @@ def train_and_validate(setting: Setting) -> Observation:
 
     from conformance import models
     from conformance.integrations import master_weights
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = training.question(setting.parameters)
     settings = trainers.config(asked, setting["stage"])
@@ -149,8 +149,8 @@ def train_and_validate(setting: Setting) -> Observation:
     }
 
 
-@case(train_and_validate)
-def test_validation(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/validation", train_and_validate)
+def check_validation(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Validation sees the weights of the moment and changes nothing; config and process serve a second Trainer."""
     asked = training.question(axes)
     for rank, each in enumerate(observations):
@@ -185,7 +185,7 @@ def train_and_save(setting: Setting) -> Observation:
     """Train some steps and save each; `ends` says what ends the run: max_steps, an error or Ctrl-C after the steps."""
     from pytorch_lightning.callbacks import Callback
 
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = question(setting.parameters)
     ends = setting.get("ends", "max_steps")
@@ -218,7 +218,7 @@ def train_and_save(setting: Setting) -> Observation:
 
 def resume_last(setting: Setting) -> Observation:
     """Start from other weights with ckpt_path="last", which is a plain start where nothing was saved."""
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = question(setting.parameters)
     client = setting.get("schedule") == "client"
@@ -259,8 +259,8 @@ def resumed_as_if_never_ended(axes: Axes, steps: list[list[Observation]]) -> Non
     checks.same_training(tail, resumed)
 
 
-@case(plan=save_resume_and_compare)
-def test_last(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("lightning/last", plan=save_resume_and_compare)
+def check_last(axes: Axes, steps: list[list[Observation]]) -> None:
     """ckpt_path="last" finds the newest checkpoint and goes on from it."""
     resumed_as_if_never_ended(axes, steps)
 
@@ -269,18 +269,18 @@ ENDS = {"error": "Interruption", "keyboard": "SystemExit"}
 """What `fit` raises when it is interrupted: the error itself; after Ctrl-C it ends the process."""
 
 
-@case(plan=save_resume_and_compare)
-def test_interrupted(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("lightning/interrupted", plan=save_resume_and_compare)
+def check_interrupted(axes: Axes, steps: list[list[Observation]]) -> None:
     """A run that an error or Ctrl-C ended amid an epoch goes on where it was."""
     found, wanted = [each["ended"] for each in steps[0]], ENDS[str(axes["ends"])]
     assert found == [wanted] * len(found), f"fit raised {found}, expected {wanted} in every rank"
     resumed_as_if_never_ended(axes, steps)
 
 
-@case(plan=save_resume_and_compare)
-def test_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
+@case("lightning/schedule", plan=save_resume_and_compare)
+def check_schedule(axes: Axes, steps: list[list[Observation]]) -> None:
     """The client's schedule is stepped once a step, and goes on after a resume where it was."""
-    from conformance.suites.training import question as usual
+    from conformance.suites.common.training import question as usual
 
     lr, decay = dict(usual(axes).optimizer.options)["lr"], 0.8
     rates = [lr * decay**step for step in range(BEFORE + AFTER)]
@@ -304,7 +304,7 @@ ODD = 3
 
 def train_odd_epochs(setting: Setting) -> Observation:
     """Two epochs of an odd number of micro-batches."""
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = dataclasses.replace(training.question(setting.parameters), accumulation=2)
     running = trainers.trainer(setting, asked, trainers.config(asked, setting["stage"]), max_steps=-1, max_epochs=2)
@@ -336,8 +336,8 @@ def odd_epochs(asked: Question) -> dict[str, Any]:
     return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
 
 
-@case(train_odd_epochs)
-def test_boundary(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/boundary", train_odd_epochs)
+def check_boundary(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Trainer ends an accumulation with the epoch, and the engine under it steps there and nowhere else."""
     asked = dataclasses.replace(training.question(axes), accumulation=2)
     steps_are(observations, 4)
@@ -366,7 +366,7 @@ CLIPPINGS: dict[str, tuple[float | None, float | None, str | None]] = {
 
 def train_clipped(setting: Setting) -> Observation:
     """Train with the norm said in one place or two."""
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = dataclasses.replace(training.question(setting.parameters), clipping=NORM)
     trainers_norm, configs_norm, _ = CLIPPINGS[setting["where"]]
@@ -385,8 +385,8 @@ def train_clipped(setting: Setting) -> Observation:
     return {"refused": tried.error} if tried.error else trainers.report(setting, running, module)
 
 
-@case(train_clipped)
-def test_clipping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/clipping", train_clipped)
+def check_clipping(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Gradients are clipped once, by the one norm that was said; two norms, or values, are refused."""
     refusal = CLIPPINGS[str(axes["where"])][2]
     refused = [each.get("refused") for each in observations]
@@ -398,7 +398,7 @@ def test_clipping(axes: Axes, observations: list[Observation], measured: dict[st
 
 def train_mixed(setting: Setting) -> Observation:
     """Train in bf16 by Trainer's precision, or by DeepSpeed's config."""
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = training.question({**setting.parameters, "dtype": "bf16"})
     settings = trainers.config(asked, setting["stage"])
@@ -411,8 +411,8 @@ def train_mixed(setting: Setting) -> Observation:
     return trainers.report(setting, running, module)
 
 
-@case(train_mixed)
-def test_precision(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/precision", train_mixed)
+def check_precision(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """precision="bf16-mixed" is the config's bf16: weights and activations are rounded, and nothing else is."""
     oracle_training(axes, observations, measured, training.question({**axes, "dtype": "bf16"}))
     for rank, each in enumerate(observations):
@@ -429,7 +429,7 @@ def train_in_circumstances(setting: Setting) -> Observation:
 
     from conformance.integrations.lightning import make_trainer
     from conformance.reference.lightning import TrainerStrategy
-    from conformance.suites import trainers
+    from conformance.suites.common import trainers
 
     asked = training.question(setting.parameters)
     called: dict[str, Any] = {}
@@ -513,8 +513,8 @@ REFUSALS = {
 }
 
 
-@case(train_in_circumstances)
-def test_start(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
+@case("lightning/start", train_in_circumstances)
+def check_start(axes: Axes, observations: list[Observation], measured: dict[str, float]) -> None:
     """Ranks, transport and engine are started rightly, without an args object, or refused with what contradicts."""
     circumstance = str(axes["circumstance"])
     refused = [each.get("refused") for each in observations]
@@ -543,8 +543,8 @@ def make_lightnings_trainer(setting: Setting) -> Observation:
     return {"error": tried.error}
 
 
-@case(make_lightnings_trainer)
-def test_unusable_mpi4py(observations: list[Observation]) -> None:
+@case("lightning/unusable_mpi4py", make_lightnings_trainer)
+def check_unusable_mpi4py(observations: list[Observation]) -> None:
     """A Trainer of several devices can be made where mpi4py is installed and no MPI library is."""
     for rank, each in enumerate(observations):
         assert each["error"] is None, f"rank {rank}: Trainer raised {each['error']} though no mpiexec started it"
@@ -558,7 +558,7 @@ SECONDS = 100.0
 
 def launch_and_kill(setting: Setting) -> Observation:
     """torchrun starts ranks, of which one kills itself after some steps."""
-    worker = "conformance.suites.launched_trainer"
+    worker = "conformance.suites.common.launched_trainer"
     return launch(setting, [[*TORCHRUN, "-m"]], setting["ranks"], SECONDS, worker=worker)
 
 
@@ -571,8 +571,8 @@ def launch_twice_and_train(axes: Axes) -> list[Step]:
     ]
 
 
-@case(plan=launch_twice_and_train)
-def test_killed(steps: list[list[Observation]]) -> None:
+@case("lightning/killed", plan=launch_twice_and_train)
+def check_killed(steps: list[list[Observation]]) -> None:
     """Under torchrun, after a rank was killed, the same command goes on from the last step that was saved."""
     (killed,), (resumed,), whole = steps
     assert killed["exits"] != [0], f"torchrun ended well though a rank was killed: {killed['output']}"

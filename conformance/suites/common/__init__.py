@@ -1,0 +1,1 @@
+"""What several suites share: training, observing, checking."""
