@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,7 +13,6 @@ from typing import Any, Final
 import pydantic
 
 from conformance import plugin
-from conformance.matrix import load_matrix
 from conformance.matrix.known_issue import KnownIssueFile
 from conformance.matrix.lane import LaneFile
 from conformance.matrix.rule import RuleFile, UncoveredFile
@@ -26,6 +24,9 @@ from conformance.model.record import Record
 from conformance.model.run_header import RunHeader
 from conformance.model.verdict import MAY_BE_KNOWN, UNEXPECTED, Verdict
 from docs.fields import fields, meanings_of, models_in
+from docs.markdown import block, table, text
+from docs.published import contract
+from reports.formats.sqlite import SCHEMA
 from reports.words import MEANING
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,7 +67,7 @@ def options() -> str:
 
     plugin.pytest_addoption(Parser())  # type: ignore[arg-type]
     rows = ((f"`{name} {told['metavar']}`" if "metavar" in told else f"`{name}`", told["help"]) for name, told in taken)
-    return _table(("option", "meaning"), rows)
+    return table(("option", "meaning"), rows)
 
 
 def sessions() -> str:
@@ -74,7 +75,7 @@ def sessions() -> str:
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_session(node)]
     rows = ((f"`{node.name}`", (ast.get_docstring(node) or "").splitlines()[0]) for node in found)
-    return _table(("session", "what it does"), rows)
+    return table(("session", "what it does"), rows)
 
 
 def _is_session(node: ast.FunctionDef) -> bool:
@@ -98,7 +99,7 @@ def _help(words: Sequence[str]) -> str:
 def verdicts() -> str:
     """The verdicts, and what each means for a run."""
     rows = ((f"`{verdict}`", meaning, _weight(verdict)) for verdict, meaning in MEANING.items())
-    return _table(("verdict", "meaning", "in a run"), rows)
+    return table(("verdict", "meaning", "in a run"), rows)
 
 
 def _weight(verdict: Verdict) -> str:
@@ -117,7 +118,7 @@ def _code(verdict: Verdict) -> ExitCode:
 def exit_codes() -> str:
     """The exit codes of a lane run."""
     meanings = meanings_of(ExitCode) | {ExitCode.AS_EXPECTED.name: "All as expected, and at least one cell ran."}
-    return _table(("code", "when"), ((f"`{code.value}`", meanings[code.name]) for code in ExitCode))
+    return table(("code", "when"), ((f"`{code.value}`", meanings[code.name]) for code in ExitCode))
 
 
 def records() -> str:
@@ -139,35 +140,40 @@ def matrix_files() -> str:
     return "\n\n".join(told)
 
 
+def database() -> str:
+    """The tables of the database of records."""
+    return block(SCHEMA.strip(), "sql")
+
+
 def lanes() -> str:
     """The lanes that there are."""
     rows = (
         (
-            f"`{lane.name}`",
+            f"[`{lane.name}`](../lanes/{lane.name}.md)",
             lane.title,
             lane.launcher,
             ", ".join(lane.transports),
             ", ".join(f"`{need}`" for need in lane.needs),
         )
-        for lane in load_matrix().lanes.values()
+        for lane in contract().lanes.values()
     )
-    return _table(("lane", "title", "launcher", "transports", "needs"), rows)
+    return table(("lane", "title", "launcher", "transports", "needs"), rows, markdown=(0,))
 
 
 def cases() -> str:
     """Each suite's cases: what is asked, over which axes, under which rules."""
-    matrix = load_matrix()
+    matrix = contract()
     by_case: dict[str, dict[str, list[Cell]]] = {suite: defaultdict(list) for suite in matrix.suites}
     for cell in matrix.cells:
         by_case[cell.suite][cell.case].append(cell)
     told = []
     for suite, of_suite in by_case.items():
-        told.append(f"## {suite}\n\n{_text(matrix.suites[suite])}")
+        told.append(f"## {suite}\n\n{text(matrix.suites[suite])}")
         rows = (
             (f"`{case}`", held[0].title, ", ".join(_axes(held)), ", ".join(map(_rule_link, held[0].rules)), len(held))
             for case, held in of_suite.items()
         )
-        told.append(_table(("case", "what is asked", "axes", "rules", "cells"), rows, markdown=(2, 3)))
+        told.append(table(("case", "what is asked", "axes", "rules", "cells"), rows, markdown=(2, 3)))
     return "\n\n".join(told)
 
 
@@ -182,56 +188,20 @@ def _axes(cells: Iterable[Cell]) -> Iterator[str]:
 
 
 def _rule_link(rule: str) -> str:
-    return f"[{rule}](rules.md#{rule.lower()})"
-
-
-def rules() -> str:
-    """All rules, with their sources and the cases that check them."""
-    matrix = load_matrix()
-    checked: dict[str, dict[str, None]] = defaultdict(dict)
-    for cell in matrix.cells:
-        for rule in cell.rules:
-            checked[rule][f"`{cell.suite}/{cell.case}`"] = None
-    told = []
-    for rule in sorted(matrix.rules.values(), key=lambda rule: rule.id):
-        by = ", ".join(checked[rule.id]) or f"no case: {_text(matrix.uncovered[rule.id])}"
-        # A heading for each, so that each has its address.
-        told.append(f"## {rule.id}\n\n{_text(rule.text)}\n\nSource: {_text(rule.source)}. Checked by {by}.")
-    return "\n\n".join(told)
-
-
-def known_issues() -> str:
-    """All known issues."""
-    told = []
-    for issue in load_matrix().known_issues:
-        where = [f"Cells: {', '.join(f'`{glob}`' for glob in issue.cells)}"]
-        if issue.lanes != ("*",):
-            where.append(f"on {', '.join(f'`{lane}`' for lane in issue.lanes)}")
-        if issue.host != "any":
-            where.append({"wine": "under Wine only", "native": "not under Wine"}[issue.host])
-        if issue.versions:
-            where.append("with " + ", ".join(f"{name} `{wanted}`" for name, wanted in issue.versions.items()))
-        reference = f"<{issue.reference}>" if issue.reference.startswith("https://") else _text(issue.reference)
-        told.append(
-            f"## {_text(issue.title)}\n\n{_text(issue.explanation)}\n\n"
-            f"{'; '.join(where)}. Expected: {', '.join(f'`{verdict}`' for verdict in issue.expect)}. "
-            f"Upstream: {reference}. `{issue.id}`, to be looked at again on {issue.review.isoformat()}."
-        )
-    return "\n\n".join(told) or "None."
+    return f"[{rule}](../rules/{rule.lower()}.md)"
 
 
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     part.__name__.replace("_", "-"): part
     for part in (
         cases,
+        database,
         exit_codes,
-        known_issues,
         lanes,
         matrix_files,
         options,
         programs,
         records,
-        rules,
         run_headers,
         sessions,
         verdicts,
@@ -245,30 +215,11 @@ def _models(model: type[pydantic.BaseModel], without: Sequence[type[pydantic.Bas
 
 def _model(model: type[pydantic.BaseModel], heading: str) -> str:
     first = (model.__doc__ or "").strip().partition("\n")[0]
-    return "\n\n".join(filter(None, (f"{heading} {model.__name__}", _text(first), _fields(model))))
+    return "\n\n".join(filter(None, (f"{heading} {model.__name__}", text(first), _fields(model))))
 
 
 def _fields(model: type[pydantic.BaseModel]) -> str:
     head = ("field", "kind", "default", "meaning")
     rows = [(f"`{each.name}`", each.kind, each.default or "required", each.meaning) for each in fields(model)]
     width = 4 if any(row[3] for row in rows) else 3
-    return _table(head[:width], [row[:width] for row in rows])
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]], markdown: Sequence[int] = ()) -> str:
-    """A table; `markdown` numbers the columns whose cells are Markdown already."""
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        cells = [str(cell) if number in markdown else _text(str(cell)) for number, cell in enumerate(row)]
-        lines.append([cell.replace("|", "\\|") for cell in cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _text(text: str) -> str:
-    """Text as Markdown: what stands in `backticks` is code, and nothing else means anything."""
-    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#~$&])", r"\\\1", text)
+    return table(head[:width], [row[:width] for row in rows])

@@ -1,7 +1,7 @@
 """Keeping the records of a finished run in the repository, for the published report.
 
 One folder a series (lane, transport, stack, integration, MPI, Wine), `records.jsonl.gz` and the headers in it; a later
-run of the series takes the place of the earlier one, whose records stay in git's history. Known issues that were
+run of the series takes the place of the earlier one, of which the verdicts stay in `past/`. Known issues that were
 written down after the run explain its failures too, and the machine's own folders are taken out.
 """
 
@@ -16,7 +16,7 @@ from conformance.matrix import Matrix
 from conformance.model.record import Record, to_line
 from conformance.model.run_header import RunHeader, to_text
 from conformance.run.known import explained_later
-from reports import paths
+from reports import past_runs, paths
 from reports.matrix import ColumnKey
 from reports.merge import by_column
 from reports.read import Sources
@@ -68,6 +68,7 @@ def _check(key: ColumnKey, records: list[Record], headers: list[RunHeader]) -> N
 
 
 def _write(folder: Path, records: list[Record], headers: list[RunHeader]) -> Path:
+    past_runs.keep(folder, records)
     for old in folder.glob("run*.json"):
         old.unlink()
     text = "".join(to_line(record) + "\n" for record in records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pydantic
 import pytest
 
-from docs import from_code
+from docs import from_code, markdown
 from docs.fields import Field, fields, meanings_of, models_in
 
 
@@ -51,11 +51,11 @@ def test_fields_say_kind_default_and_meaning() -> None:
     ],
 )
 def test_text_from_files_is_no_markup(text: str, markdown: str) -> None:
-    assert from_code._text(text) == markdown
+    assert markdown.text(text) == markdown
 
 
 def test_a_bar_does_not_end_a_cell() -> None:
-    assert from_code._table(("a", "b"), [("`x|y`", "z")]) == "| a | b |\n| --- | --- |\n| `x\\|y` | z |"
+    assert markdown.table(("a", "b"), [("`x|y`", "z")]) == "| a | b |\n| --- | --- |\n| `x\\|y` | z |"
 
 
 def test_each_part_says_something() -> None:
