@@ -72,4 +72,4 @@ def _targets(tag: str, values: dict[str, str]) -> Iterator[tuple[str, bool]]:
     if "src" in values:
         yield values["src"], True
     if "href" in values and tag in ("a", "link"):
-        yield values["href"], tag == "link"
+        yield values["href"], tag == "link" and values.get("rel") != "canonical"

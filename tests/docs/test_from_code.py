@@ -43,15 +43,15 @@ def test_fields_say_kind_default_and_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "markdown"),
+    ("words", "expected"),
     [
         ("a `b*c` d", "a `b*c` d"),
         ("<script> [x](y) *z* _u_", r"\<script\> \[x\](y) \*z\* \_u\_"),
         ("two\nlines", "two lines"),
     ],
 )
-def test_text_from_files_is_no_markup(text: str, markdown: str) -> None:
-    assert markdown.text(text) == markdown
+def test_text_from_files_is_no_markup(words: str, expected: str) -> None:
+    assert markdown.text(words) == expected
 
 
 def test_a_bar_does_not_end_a_cell() -> None:
