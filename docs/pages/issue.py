@@ -82,6 +82,7 @@ def _facts(issue: KnownIssue) -> str:
         ("driven by", issue.integrations),
     ]
     told = [f"{words} {', '.join(map(code, globs))}" for words, globs in limits if globs != ("*",)]
+    told += [f"where {code(str(condition))}" for condition in issue.capabilities]
     outcome = {"FAIL": "a check does not hold", "CRASH": "a rank dies", "TIMEOUT": "ranks hang"}
     lines = [
         (
