@@ -124,7 +124,7 @@ class Cell:
     """One row: a case with its axes filled in, whichever column ran it.
 
     Attributes:
-        id: for instance `zero/train[stage=2,dtype=bf16,world=2]`.
+        id: for instance `checkpoint/resume[stage=2,dtype=bf16,world=2]`.
         suite, case, axes: its parts.
         title: what was asked, in one sentence; empty if no record says.
         rules: the ids of the rules that it checks.

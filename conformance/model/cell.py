@@ -53,7 +53,7 @@ class Cell:
 
     @functools.cached_property
     def id(self) -> str:
-        """For instance `zero/train[stage=2,dtype=bf16,world=2]`."""
+        """For instance `checkpoint/resume[stage=2,dtype=bf16,world=2]`."""
         return f"{self.suite}/{self.case}" + (f"[{self.axes_text}]" if self.axes else "")
 
 

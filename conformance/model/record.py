@@ -114,7 +114,7 @@ class Record(Frozen):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cell: str
-    """For instance `zero/train[stage=2,dtype=bf16,world=2]`."""
+    """For instance `checkpoint/resume[stage=2,dtype=bf16,world=2]`."""
     suite: str
     case: str
     axes: dict[str, bool | int | float | str]
