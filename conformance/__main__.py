@@ -16,6 +16,7 @@ from conformance.matrix import MATRICES, MatrixError, load_matrix
 from conformance.matrix.durations import durations_of, write_durations
 from conformance.model.exit_code import ExitCode
 from conformance.model.record import RecordFileError, read_records
+from conformance.run.guesses import guesses
 from conformance.run.known_ranges import contradictions
 from reports import SourceError, read_sources
 
@@ -23,12 +24,13 @@ ROOT = Path(__file__).resolve().parents[1]
 USAGE = """usage: python -m conformance run --lane NAME [options]
        python -m conformance repro CELL [--into FILE] [options]
        python -m conformance durations RECORDS...
-       python -m conformance known RECORDS...
+       python -m conformance known [RECORDS...]
 
 run: the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's
 repro: prints a script that shows by itself what a cell shows, for an upstream report; --help tells its options
 durations: takes over how long cells took, for --shard
-known: checks the versions of known issues against records of several stacks (files, folders, globs)
+known: checks the versions of known issues against records of several stacks (files, folders, globs; the published ones
+  by default), and tells the entries of which no record speaks
 exit codes: 0 all as expected; 1 a FAIL, CRASH, TIMEOUT or XPASS; 2 wrong usage or matrix; 3 nothing ran, or ERROR"""
 
 
@@ -40,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(ExitCode.AS_EXPECTED if words else ExitCode.USAGE)
     if words[0] == "durations" and words[1:]:
         return durations(list(map(Path, words[1:])))
-    if words[0] == "known" and words[1:]:
-        return known(words[1:])
+    if words[0] == "known":
+        return known(words[1:] or [str(ROOT / "reports" / "published")])
     if words[0] == "repro":
         from conformance.repro import command
 
         return command.main(words[1:])
     if words[0] != "run":
-        expected = "'run', 'repro CELL', 'durations RECORDS' or 'known RECORDS'"
+        expected = "'run', 'repro CELL', 'durations RECORDS' or 'known'"
         print(f"error: found {' '.join(words)!r}, expected {expected}\n{USAGE}", file=sys.stderr)
         return int(ExitCode.USAGE)
     # The plugin is named here although conftest.py does too: an option's value that is an existing folder would
@@ -76,7 +78,8 @@ def durations(files: Sequence[Path]) -> int:
 
 
 def known(paths: Sequence[str]) -> int:
-    """Check the known issues' versions against the records in files and folders, and tell what to write instead."""
+    """Check the known issues' versions against the records in files and folders, tell what to write instead, and which
+    entries no record bears out."""
     try:
         matrix = load_matrix()
         sources = read_sources(paths)
@@ -85,10 +88,17 @@ def known(paths: Sequence[str]) -> int:
         return int(ExitCode.USAGE)
     for problem in sources.problems:
         print(f"left out: {problem}", file=sys.stderr)
-    found = contradictions(matrix.known_issues, {cell.id: cell for cell in matrix.cells}, sources.records)
+    cells = {cell.id: cell for cell in matrix.cells}
+    found = contradictions(matrix.known_issues, cells, sources.records)
     for each in found:
         print(f"error: {matrix.folder / 'known_issues.toml'}: {each}")
-    print(f"{len(matrix.known_issues)} known issues, {len(sources.records)} records, {len(found)} contradicted")
+    guessed = guesses(matrix.known_issues, cells, matrix.lanes.values(), sources.records)
+    for guess in guessed:
+        print(guess)
+    print(
+        f"{len(matrix.known_issues)} known issues, {len(sources.records)} records, {len(found)} contradicted, "
+        f"{len(guessed)} guesses"
+    )
     return int(ExitCode.USAGE if found or not sources.records else ExitCode.AS_EXPECTED)
 
 

@@ -88,9 +88,14 @@ def check(condition: Condition, host: Host) -> None:
     if name in host.capabilities:
         found = host.capabilities[name]
         shown = str(found).lower() if isinstance(found, bool) else found
-        raise NotRun(f"a host with {condition} (found {shown})", "run on such a host: docs/lanes.md tells what decides")
+        raise NotRun(
+            f"a host with {condition} (found {shown})", "run on such a host; docs/known-issues.md says what decides"
+        )
     why = host.unknown.get(name, "no rank was asked")
-    raise NotRun(f"a host with {condition} (not known of this one: {why})", "see why the host could not tell")
+    raise NotRun(
+        f"a host with {condition} (not known of this one: {why})",
+        "run again; docs/known-issues.md says how it is found out",
+    )
 
 
 def _take(file: Path, known: dict[str, Value], unknown: dict[str, str]) -> str | None:

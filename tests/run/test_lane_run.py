@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from conformance.model.capability import KINDS
 from conformance.model.record import Record, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,6 +143,10 @@ def test_workers_give_the_same_verdicts(full: tuple[Path, object], tmp_path: Pat
     assert {cell: record.verdict for cell, record in by_cell(tmp_path).items()} == {
         cell: record.verdict for cell, record in by_cell(full[0]).items()
     }
+    header = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    told = [record.provenance.host for record in by_cell(tmp_path).values()]
+    assert all(set(host.capabilities) == set(KINDS) and not host.unknown for host in told), told[0]
+    assert header["provenance"]["host"]["capabilities"] == told[0].capabilities
 
 
 def test_list_prints_ids_and_runs_nothing(tmp_path: Path) -> None:

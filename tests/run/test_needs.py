@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,13 @@ from conformance.run.planning import plan_cell
 from conformance.run.run_cell import run_cell
 
 MATRIX = load_matrix()
+PLANTED_FILES = Path(__file__).with_name("planted") / "matrices"
+EXCLUSION = """
+[[case.exclude]]
+where = {}
+capabilities = { ipv6 = false }
+reason = "nothing listens"
+"""
 PLANTED = Cell(suite="zero", case="train", axes={"world": 2}, title="t", rules=(), deadline=1.0)
 
 
@@ -104,3 +113,42 @@ def test_a_later_step_with_more_ranks_than_the_axis_counts(one_gpu: RunContext) 
     planned = plan_cell(cell, "reference", Case("checkpoint", "resize", print, plan), one_gpu)
     record = run_cell(planned, one_gpu, NothingStarted)
     assert (record.verdict.value, record.reason) == ("NOT_RUN", "needs 4 GPUs, found 1")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "unknown", "verdict", "says"),
+    [
+        ({"ipv6": True, "cores": 4}, {}, "ERROR", "nothing was started"),
+        ({"ipv6": True, "cores": 1}, {}, "NOT_RUN", "needs a host with cores >=2 (found 1)"),
+        (
+            {"ipv6": True},
+            {"cores": "planted"},
+            "NOT_RUN",
+            "needs a host with cores >=2 (not known of this one: planted)",
+        ),
+        ({"ipv6": False, "cores": 4}, {}, "NOT_RUN", "not asked where ipv6 = false: nothing listens"),
+        ({"cores": 4}, {"ipv6": "planted"}, "ERROR", "nothing was started"),  # what is not known excludes nothing
+    ],
+)
+def test_a_cell_is_asked_where_the_host_can(
+    tmp_path: Path, capabilities: dict[str, bool | int], unknown: dict[str, str], verdict: str, says: str
+) -> None:
+    folder = Path(shutil.copytree(PLANTED_FILES, tmp_path / "matrices"))
+    suite = folder / "suites" / "planted.toml"
+    text = suite.read_text(encoding="utf-8").replace('"gpus:4096"', '"can:cores>=2"')
+    suite.write_text(text + EXCLUSION, encoding="utf-8")
+    matrix = load_matrix(folder)
+    cell = next(cell for cell in matrix.cells if cell.case == "probed")
+    provenance = collect([], host_class="test")
+    host = provenance.host.model_copy(update={"capabilities": capabilities, "unknown": unknown})
+    here = RunContext(
+        matrix=matrix,
+        lane=matrix.lanes["linux_gloo"],
+        transport="gloo",
+        device="cpu",
+        stack="pinned",
+        provenance=provenance.model_copy(update={"host": host}),
+    )
+    planned = plan_cell(cell, "reference", Case("planted", "probed", print, lambda axes: [Step(print)]), here)
+    record = run_cell(planned, here, NothingStarted)
+    assert (record.verdict.value, record.reason) == (verdict, says)

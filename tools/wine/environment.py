@@ -44,6 +44,10 @@ DROPPED: Final = frozenset(
 DROPPED_PREFIXES: Final = ("FI_", "HYDRA_", "I_MPI_", "MPI_", "OMPI_", "PMI_", "PMIX_", "PRTE_", "WINE")
 """What holds Linux paths or belongs to a Linux MPI or another Wine; a Windows program would take it for its own."""
 
+ONEDNN_CAP: Final = "AVX512_CORE_BF16"
+"""The most that oneDNN may use: CPUID shows AMX to it, but Wine never asks the kernel for the tile registers, and
+without them each of AMX's instructions ends the process (0xc000001d)."""
+
 WINE_PLACES: Final = ("/usr/lib/wine/wine64", "/usr/lib64/wine/wine64", "/opt/wine-stable/bin/wine64")
 """Where wine64 lies when it is not on PATH, as with Debian's package of that name alone."""
 
@@ -131,8 +135,8 @@ class WineEnvironment:
         """All variables for such a command.
 
         Args:
-            base: those to start from, by default this process's. `WINEDEBUG`, `KMP_AFFINITY`, `I_MPI_FABRICS` and
-                `PYTHONIOENCODING` are taken from there; `I_MPI_FABRICS` other than shm needs a libfabric.dll.
+            base: those to start from, by default this process's. `WINEDEBUG`, `KMP_AFFINITY`, `I_MPI_FABRICS`,
+                `ONEDNN_MAX_CPU_ISA` (or `DNNL_MAX_CPU_ISA`) and `PYTHONIOENCODING` are taken from there; `I_MPI_FABRICS` other than shm needs a libfabric.dll.
 
         Raises:
             WineError: the environment's folder is one that Windows cannot name.
@@ -154,6 +158,7 @@ class WineEnvironment:
             "WINEPATH": ";".join(self.windows(folder) for folder in programs),
             "KMP_AFFINITY": base.get("KMP_AFFINITY", "disabled"),  # It would start with a NUMA call that Wine lacks.
             "I_MPI_FABRICS": base.get("I_MPI_FABRICS", "shm"),
+            "ONEDNN_MAX_CPU_ISA": base.get("ONEDNN_MAX_CPU_ISA") or base.get("DNNL_MAX_CPU_ISA") or ONEDNN_CAP,
             "PYTHONIOENCODING": base.get("PYTHONIOENCODING", "utf-8"),
             "PYTHONPYCACHEPREFIX": self.windows(self.cache),
         }

@@ -44,6 +44,11 @@ def test_paths_both_ways() -> None:
     assert ENVIRONMENT.linux("C:\\users\\x") == Path("/srv/wine env/prefix/drive_c/users/x")
 
 
+@pytest.mark.parametrize("name", ["ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"])
+def test_a_cap_of_instruction_sets_that_the_user_has_set_is_kept(name: str) -> None:
+    assert ENVIRONMENT.environ({name: "AVX2"})["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+
+
 def test_wine_gets_what_it_needs() -> None:
     variables = ENVIRONMENT.environ({})
     assert variables["WINEPREFIX"] == "/srv/wine env/prefix"
@@ -51,6 +56,7 @@ def test_wine_gets_what_it_needs() -> None:
     assert variables["WINEDEBUG"] == "-all"
     assert variables["KMP_AFFINITY"] == "disabled"
     assert variables["I_MPI_FABRICS"] == "shm"
+    assert variables["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
     assert variables["LC_ALL"] == "C.UTF-8"
     assert variables["PYTHONPYCACHEPREFIX"] == "Z:\\srv\\wine env\\pycache"
     assert variables["WINEPATH"].split(";") == [

@@ -1,9 +1,13 @@
-"""Beneath PYTHONPATH: a DeepSpeed that takes its CPU for one with fp16, which torch then computes in software."""
+"""Beneath PYTHONPATH: a DeepSpeed that takes its CPU for one with fp16, which torch then computes in software.
+
+With PLANTED_FP16=unclear its accelerator contradicts itself about it.
+"""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -25,6 +29,8 @@ class _Loader(importlib.abc.Loader):
         self.loader.exec_module(module)
         kind: Any = module.CPU_Accelerator  # type: ignore[attr-defined]
         kind.is_fp16_supported = lambda self: True
+        if os.environ.get("PLANTED_FP16") == "unclear":
+            kind.supported_dtypes = lambda self: []
 
 
 class _Finder(importlib.abc.MetaPathFinder):
