@@ -22,6 +22,8 @@ DEADLINE: Final = 60.0
 ATTEMPTS: Final = 3
 """Ranks that are asked, one after another: each goes on behind the capability at which the one before it ended."""
 
+TOLD: Final = "docs/known-issues.md tells what each capability means"
+
 CELL: Final = "host/capabilities"
 """What logs and process titles call the job."""
 
@@ -88,13 +90,11 @@ def check(condition: Condition, host: Host) -> None:
     if name in host.capabilities:
         found = host.capabilities[name]
         shown = str(found).lower() if isinstance(found, bool) else found
-        raise NotRun(
-            f"a host with {condition} (found {shown})", "run on such a host; docs/known-issues.md says what decides"
-        )
+        raise NotRun(f"a host with {condition} (found {shown})", f"run on such a host; {TOLD}")
     why = host.unknown.get(name, "no rank was asked")
     raise NotRun(
         f"a host with {condition} (not known of this one: {why})",
-        "run again; docs/known-issues.md says how it is found out",
+        f"run again; {TOLD}",
     )
 
 

@@ -136,7 +136,8 @@ class WineEnvironment:
 
         Args:
             base: those to start from, by default this process's. `WINEDEBUG`, `KMP_AFFINITY`, `I_MPI_FABRICS`,
-                `ONEDNN_MAX_CPU_ISA` (or `DNNL_MAX_CPU_ISA`) and `PYTHONIOENCODING` are taken from there; `I_MPI_FABRICS` other than shm needs a libfabric.dll.
+                `ONEDNN_MAX_CPU_ISA` (or `DNNL_MAX_CPU_ISA`) and `PYTHONIOENCODING` are taken from there;
+                `I_MPI_FABRICS` other than shm needs a libfabric.dll.
 
         Raises:
             WineError: the environment's folder is one that Windows cannot name.
