@@ -39,6 +39,8 @@ def _first(column: Column, columns: Sequence[Column]) -> str:
     key = column.key
     here = [other for other in columns if other.key.lane == key.lane]
     parts = [places.where(column, whose_mpi=len({other.key.mpi for other in here}) > 1)]
+    if key.emulated:
+        parts.append(f"emulated {key.emulated}")
     if len({other.key.integration for other in columns}) > 1 and key.integration != DEFAULT_INTEGRATION:
         parts.append(places.integration(column))
     if len({other.key.stack for other in columns}) > 1 and key.stack != DEFAULT_STACK:

@@ -22,6 +22,7 @@ class ColumnKey:
         lane, transport, stack, integration: as in the records; a lane may be run over more than one transport.
         mpi: vendor and version of the MPI that starts ranks; empty on lanes without one.
         wine: Wine's version where a Windows lane ran under it; empty otherwise.
+        emulated: the kind of host that was emulated; empty for a machine as it is.
         commit: the harness's commit; empty outside a checkout. Different commits may ask different questions.
         dirty: whether the checkout had changes of its own.
     """
@@ -32,6 +33,7 @@ class ColumnKey:
     integration: str
     mpi: str = ""
     wine: str = ""
+    emulated: str = ""
     commit: str = ""
     dirty: bool = False
 
@@ -40,7 +42,8 @@ class ColumnKey:
         """What stays the same from night to night: all but the commit, and MPI and Wine without their versions."""
         parts = [self.lane, self.transport, self.stack, self.integration]
         parts += [self.mpi.rpartition(" ")[0]] if self.mpi else []
-        return "~".join([*parts, *(["wine"] if self.wine else [])])
+        parts += ["wine"] if self.wine else []
+        return "~".join([*parts, *([f"emulated-{self.emulated}"] if self.emulated else [])])
 
 
 @dataclasses.dataclass(frozen=True)

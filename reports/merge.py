@@ -1,8 +1,8 @@
 """Merging records of many files, lanes, shards, stacks and integrations into one matrix.
 
 Rules of the merge:
-- Records are in one column if lane, transport, stack, integration, MPI, Wine and the harness's commit are the same: so
-  shards and repeats meet.
+- Records are in one column if lane, transport, stack, integration, MPI, Wine, the kind of emulated host and the
+  harness's commit are the same: so shards and repeats meet.
 - A record that is given twice counts once. Several records of one cell in one column all stay visible; the worst of
   those that ran gives the verdict, so that a pass never hides a failure.
 - A cell that a column planned and never reported is NO_DATA. Where no header and no list of expected cells tells what a
@@ -103,6 +103,7 @@ def column_key(source: Record | RunHeader) -> ColumnKey:
         source.integration,
         mpi=provenance.mpi or "",
         wine=provenance.host.wine or "",
+        emulated=provenance.host.emulated,
         commit=provenance.git_commit or "",
         dirty=bool(provenance.git_dirty),
     )

@@ -39,8 +39,8 @@ def publish(sources: Sources, known: Matrix, into: Path = PUBLISHED) -> list[Pat
         The folders, in order.
 
     Raises:
-        PublishError: a run had changes of its own or did not come to its end, or two runs of one series differ in the
-            commit or a version.
+        PublishError: a host was emulated, a run had changes of its own or did not come to its end, or two runs of one
+            series differ in the commit or a version.
         WriteError: a folder cannot be written.
     """
     cells = {cell.id: cell for cell in known.cells}
@@ -57,6 +57,11 @@ def publish(sources: Sources, known: Matrix, into: Path = PUBLISHED) -> list[Pat
 
 
 def _check(key: ColumnKey, records: list[Record], headers: list[RunHeader]) -> None:
+    if key.emulated:
+        raise PublishError(
+            f"{key.series}: the host {key.emulated} was emulated, expected a machine as it is; "
+            "such records are for: nox -s hosts"
+        )
     if key.dirty or not key.commit:
         found = "uncommitted changes" if key.dirty else "no commit"
         raise PublishError(f"{key.series}: the run's checkout had {found}, expected a commit that others can check out")

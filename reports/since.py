@@ -180,7 +180,7 @@ def _common(column: Column) -> tuple[str, ...]:
     key = column.key
     torch = column.latest.packages.get("torch", "").partition("+")[0]
     mpi, wine = key.mpi.rpartition(" ")[0], "Wine" if key.wine else ""
-    return (key.lane, key.transport, key.integration, mpi, wine, f"torch {torch}" if torch else "")
+    return (key.lane, key.transport, key.integration, mpi, wine, key.emulated, f"torch {torch}" if torch else "")
 
 
 def _ordered(versions: Iterable[str]) -> list[str]:

@@ -15,6 +15,9 @@ from conformance.model.verdict import Verdict
 
 SCHEMA_VERSION: Final = 1
 
+EMULATED: Final = "emulated-"
+"""What the class of a host begins with that is emulated on another one."""
+
 
 class Frozen(pydantic.BaseModel):
     """A validated value that does not change and has no unknown fields."""
@@ -86,6 +89,11 @@ class Host(Frozen):
     """What a rank found out that this host can do, by name; empty where none was asked, as in records of before."""
     unknown: dict[str, str] = pydantic.Field(default_factory=dict)
     """Capabilities that could not be found out, by name, and why."""
+
+    @property
+    def emulated(self) -> str:
+        """The kind of host that was emulated on this one; empty for the machine as it is."""
+        return self.host_class.removeprefix(EMULATED) if self.host_class.startswith(EMULATED) else ""
 
 
 class Provenance(Frozen):
