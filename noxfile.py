@@ -56,6 +56,7 @@ MEANINGS = {
 }
 OPS_MEANINGS = {UNEXPECTED: "an op was not built", USAGE: "wrong usage", HARNESS: "nothing is built, nor can be"}
 BISECT_MEANINGS = {USAGE: "wrong usage, or ends that are not as said", HARNESS: "not found; why is said above"}
+HOSTS_MEANINGS = {UNEXPECTED: "a verdict differs and nothing explains it", USAGE: "wrong usage"}
 DOCS_MEANINGS = {UNEXPECTED: "a warning, or a link that leads nowhere", USAGE: "wrong usage, or no record to read"}
 REPORT_MEANINGS = {UNEXPECTED: "a regression", USAGE: "wrong usage, or no record to read"}
 
@@ -158,6 +159,17 @@ def bisect(session: nox.Session) -> None:
     with prepared(session, options, *options.integration_groups, *groups) as environment:
         code = run(session, environment, "tools.bisect", *words, *options.rest, mpi=mpi)
         hand_on(session, code, BISECT_MEANINGS)
+
+
+@nox.session(venv_backend="none")
+def hosts(session: nox.Session) -> None:
+    """A lane under many kinds of host, and whose verdicts differ: -- --kind NAME, --list, --lane NAME, --cell GLOB"""
+    options = options_of(session)
+    lane = (named_in(options.rest, "--lane") or ("",))[-1]
+    mpi, groups = (options.mpi, options.mpi_groups) if lane.endswith("_mpi") else (None, ())
+    words = ("--stack", options.stack, *options.rest)
+    with prepared(session, options, *groups) as environment:
+        hand_on(session, run(session, environment, "tools.hosts", *words, mpi=mpi), HOSTS_MEANINGS)
 
 
 @nox.session(venv_backend="none")

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.matrix import load_matrix
 from conformance.matrix.known_issue import KnownIssue
-from conformance.model.record import Record
+from conformance.model.record import EMULATED, Record
 from conformance.model.run_header import RunHeader
 from conformance.model.verdict import Verdict
 from reports.cli import USAGE, main
@@ -100,3 +100,11 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "records.jsonl").write_text("no record\n", encoding="utf-8")
     assert main(["publish", str(tmp_path)]) == USAGE
     assert "not one record could be read" in capsys.readouterr().err
+
+
+def test_an_emulated_host_is_never_published(tmp_path: Path) -> None:
+    host = factory.provenance().host.model_copy(update={"host_class": f"{EMULATED}one-core"})
+    provenance = factory.provenance(host=host)
+    with pytest.raises(PublishError, match="emulated-one-core: the host one-core was emulated"):
+        publish(sources([factory.record(provenance=provenance)], [factory.header([CELL])]), MATRIX, tmp_path)
+    assert not list(tmp_path.iterdir())

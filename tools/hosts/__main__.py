@@ -17,11 +17,11 @@ from typing import Final, NoReturn
 
 from packaging.specifiers import SpecifierSet
 
-from conformance.cells import Cell, matches
 from conformance.matrix import Matrix, MatrixError, load_matrix
 from conformance.matrix.stack import DEFAULT_STACK
-from conformance.pipeline.exit_code import ExitCode
-from conformance.pipeline.selection import Selection, select
+from conformance.model.cell import Cell, matches
+from conformance.model.exit_code import ExitCode
+from conformance.run.selection import Selection, select
 from tools.hosts import ground, pythons, table
 from tools.hosts.comparing import Comparison, compare, worst
 from tools.hosts.errors import EmulationError, UsageError
@@ -68,11 +68,13 @@ def _main(options: argparse.Namespace) -> int:
     lane = options.lane
     if lane not in matrix.lanes:
         raise UsageError(f"--lane: found {lane!r}, expected one of {', '.join(matrix.lanes)}")
+    if options.stack not in matrix.stacks:
+        raise UsageError(f"--stack: found {options.stack!r}, expected one of {', '.join(matrix.stacks)}")
     here = ground.this_machine()
     if {"win32": "windows"}.get(here.system, here.system) != matrix.lanes[lane].os:
         raise UsageError(f"--lane: found {lane!r}, expected one for this system, {here.system}")
     others = pythons.found(options.python)
-    supported = SpecifierSet(matrix.stacks[DEFAULT_STACK].stack.python or "")
+    supported = SpecifierSet(matrix.stacks[options.stack].stack.python or "")
     obstacles = {kind.name: ground.obstacle(kind, here) for kind in KINDS}
     obstacles |= {pythons.kind(each).name: pythons.obstacle(each, supported) for each in others}
     kinds = _asked([PLAIN, *KINDS, *map(pythons.kind, others)], options.kind)
@@ -86,10 +88,12 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _run(plan: Plan, matrix: Matrix, lane: str, options: argparse.Namespace) -> int:
+    words = [*(() if options.stack == DEFAULT_STACK else ("--stack", options.stack)), *options.words]
+
     def outcome(kind: Kind, cells: Sequence[str]) -> Outcome:
         print(f"{kind.name}: {kind.title}; {len(cells)} cells", flush=True)
         into = options.into / kind.name
-        return run(kind, lane, cells, into, deadline=options.deadline, words=options.words)
+        return run(kind, lane, cells, into, deadline=options.deadline, words=words)
 
     absent, comparisons = dict(plan.absent), list[Comparison]()
     failed: dict[str, str] = {}
@@ -185,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--list", action="store_true", help="print every kind, and why one cannot be emulated here; run none")
     default = "windows_gloo" if sys.platform == "win32" else "linux_gloo"
     add("--lane", metavar="NAME", default=default, help=f"the lane (default: {default})")
+    add("--stack", metavar="NAME", default=DEFAULT_STACK, help=f"the installed stack (default: {DEFAULT_STACK})")
     add("--cell", metavar="GLOB", action="append", default=[], help="of the cells only these; repeatable")
     add("--python", metavar="FILE", action="append", default=[], type=Path, help="another interpreter to try")
     add("--deadline", metavar="S", type=float, default=DEADLINE, help=f"seconds a kind (default: {DEADLINE:.0f})")

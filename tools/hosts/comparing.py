@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from conformance.matrix import Matrix
-from conformance.pipeline.exit_code import ExitCode, exit_code
-from conformance.records import Record
-from conformance.verdicts import Verdict
+from conformance.model.exit_code import ExitCode, exit_code
+from conformance.model.record import Record
+from conformance.model.verdict import Verdict
 from tools.hosts.kind import Value
 from tools.hosts.running import Outcome
 
@@ -114,10 +114,8 @@ def problems(outcome: Outcome) -> list[str]:
         last = next((line for line in reversed(outcome.tail.splitlines()) if line.strip()), "nothing")
         found.append(f"it reported no cell; it said last: {last.strip()}")
     for name, wanted in outcome.kind.proof.items():
-        values = {capability_of(record, name) for record in outcome.records.values()} - {None, wanted}
-        found += [
-            f"{name} is {_told(value)} there, expected {_told(wanted)}: the host was not emulated" for value in values
-        ]
+        known = {capabilities(record)[name] for record in outcome.records.values() if name in capabilities(record)}
+        found += [f"not emulated: {name} is {_told(value)}, expected {_told(wanted)}" for value in known - {wanted}]
     if outcome.left:
         found.append(f"processes outlived it: {', '.join(sorted(set(outcome.left)))}")
     return found

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from conformance.ranks import posix
+from conformance.ranks.platform import posix
 from tools.hosts.kind import Conditions
 
 assert sys.platform == "linux"

@@ -16,9 +16,9 @@ from typing import Final
 
 import psutil
 
-from conformance.pipeline.record_file import recorded
-from conformance.ranks import posix
-from conformance.records import EMULATED, Record, RecordFileError
+from conformance.model.record import EMULATED, Record, RecordFileError
+from conformance.ranks.platform import posix
+from conformance.run.record_file import recorded
 from tools.hosts import ground, load, locales, memory
 from tools.hosts.errors import EmulationError
 from tools.hosts.kind import PLAIN, Kind
