@@ -28,6 +28,7 @@ from docs.markdown import block, table, text
 from docs.published import contract
 from reports.formats.sqlite import SCHEMA
 from reports.words import MEANING
+from tools.hosts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES: Final[Mapping[str, type[pydantic.BaseModel]]] = {
@@ -45,6 +46,7 @@ PROGRAMS: Final = (
     ("tools.ops",),
     ("tools.bisect",),
     ("tools.wine",),
+    ("tools.hosts",),
     ("reports", "build"),
     ("reports", "diff"),
     ("reports", "announce"),
@@ -191,12 +193,22 @@ def _rule_link(rule: str) -> str:
     return f"[{rule}](../rules/{rule.lower()}.md)"
 
 
+def kinds_of_host() -> str:
+    """The kinds of host that can be emulated."""
+    rows = []
+    for kind in KINDS:
+        cells = [*(["the smoke profile"] if kind.smoke else []), *(f"`{glob}`" for glob in kind.cells)]
+        rows.append((f"`{kind.name}`", kind.title, ", ".join(cells)))
+    return table(("kind", "what is special", "cells"), rows)
+
+
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
     part.__name__.replace("_", "-"): part
     for part in (
         cases,
         database,
         exit_codes,
+        kinds_of_host,
         lanes,
         matrix_files,
         options,

@@ -216,8 +216,8 @@ def _versions(provenance: Provenance) -> dict[str, str]:
 
 def _place(key: ColumnKey) -> tuple[object, ...]:
     """Where a column stands: the lanes as they are run by default come first, then what is driven in their place, then
-    other versions."""
-    usual = (key.stack != DEFAULT_STACK, key.integration != DEFAULT_INTEGRATION)
+    other versions, and emulated hosts last."""
+    usual = (bool(key.emulated), key.stack != DEFAULT_STACK, key.integration != DEFAULT_INTEGRATION)
     return (*usual, key.lane, key.stack, key.integration, key.mpi, key.wine, key)
 
 

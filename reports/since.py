@@ -173,7 +173,7 @@ def steps(matrix: Matrix) -> Steps:
     return Steps(tuple(told), compared, steady, tuple(releases))
 
 
-_PARTS: Final = 6
+_PARTS: Final = 7
 
 
 def _common(column: Column) -> tuple[str, ...]:

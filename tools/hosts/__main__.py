@@ -24,7 +24,7 @@ from conformance.model.exit_code import ExitCode
 from conformance.run.selection import Selection, select
 from tools.hosts import ground, pythons, table
 from tools.hosts.comparing import Comparison, compare, worst
-from tools.hosts.errors import EmulationError, UsageError
+from tools.hosts.errors import EmulationError, Terminated, UsageError
 from tools.hosts.kind import PLAIN, Kind
 from tools.hosts.kinds import KINDS
 from tools.hosts.running import ROOT, Outcome, run
@@ -41,11 +41,14 @@ def main(words: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = _parser().parse_args(words)
-        return _main(options)
+        with _terminated_as_interrupted():
+            return _main(_parser().parse_args(words))
     except (MatrixError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return int(ExitCode.USAGE)
+    except KeyboardInterrupt:
+        print("interrupted before there was anything to compare (exit code 1)", file=sys.stderr)
+        return int(ExitCode.UNEXPECTED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +73,8 @@ def _main(options: argparse.Namespace) -> int:
         raise UsageError(f"--lane: found {lane!r}, expected one of {', '.join(matrix.lanes)}")
     if options.stack not in matrix.stacks:
         raise UsageError(f"--stack: found {options.stack!r}, expected one of {', '.join(matrix.stacks)}")
+    if options.deadline <= 0:
+        raise UsageError(f"--deadline: found {options.deadline:g}, expected seconds above 0")
     here = ground.this_machine()
     if {"win32": "windows"}.get(here.system, here.system) != matrix.lanes[lane].os:
         raise UsageError(f"--lane: found {lane!r}, expected one for this system, {here.system}")
@@ -98,19 +103,18 @@ def _run(plan: Plan, matrix: Matrix, lane: str, options: argparse.Namespace) -> 
     absent, comparisons = dict(plan.absent), list[Comparison]()
     failed: dict[str, str] = {}
     interrupted = False
-    with _terminated_as_interrupted():
-        try:
-            plain = outcome(PLAIN, plan.plain)
-        except EmulationError as error:
-            raise UsageError(str(error)) from None
-        try:
-            for kind, cells in plan.kinds.values():
-                try:
-                    comparisons.append(compare(plain, outcome(kind, cells), matrix))
-                except EmulationError as error:
-                    failed[kind.name] = f"UNEXPLAINED: {error}"
-        except KeyboardInterrupt:
-            interrupted = True
+    try:
+        plain = outcome(PLAIN, plan.plain)
+    except EmulationError as error:
+        raise UsageError(str(error)) from None
+    try:
+        for kind, cells in plan.kinds.values():
+            try:
+                comparisons.append(compare(plain, outcome(kind, cells), matrix))
+            except EmulationError as error:
+                failed[kind.name] = f"UNEXPLAINED: {error}"
+    except KeyboardInterrupt:
+        interrupted = True
     rows = table.rows(plain, comparisons, {**failed, **absent})
     (options.into / TABLE).write_text(
         table.markdown(rows, {kind.name: kind.title for kind in (PLAIN, *KINDS)}), encoding="utf-8", newline="\n"
@@ -168,7 +172,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, so that what was started is ended too."""
 
     def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

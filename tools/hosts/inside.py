@@ -17,15 +17,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from conformance.ranks.platform import posix
+from tools.hosts.errors import UNARRANGED
 from tools.hosts.kind import Conditions
 
 assert sys.platform == "linux"
-
-FAILED: Final = 125
-"""The exit code when the host could not be arranged, as `env` and `nice` have it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +70,7 @@ def main(words: list[str]) -> int:
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or ""
         print(f"the host could not be arranged: {' '.join(f'{error} {said}'.split())}", file=sys.stderr)
-        return FAILED
+        return UNARRANGED
 
 
 def arrange(entry: Entry) -> None:

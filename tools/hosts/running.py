@@ -20,7 +20,7 @@ from conformance.model.record import EMULATED, Record, RecordFileError
 from conformance.ranks.platform import posix
 from conformance.run.record_file import recorded
 from tools.hosts import ground, load, locales, memory
-from tools.hosts.errors import EmulationError
+from tools.hosts.errors import UNARRANGED, EmulationError, Terminated
 from tools.hosts.kind import PLAIN, Kind
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -77,19 +77,21 @@ def run(kind: Kind, lane: str, cells: Sequence[str], into: Path, *, deadline: fl
         command += ["--cell", cell]
     begin = time.monotonic()
     log = into / LOG
-    with _host(kind, command, into) as (started, variables), _nothing_left() as left:
+    with host(kind, command, into) as (started, variables), nothing_left() as left:
         with log.open("wb") as output, _on_cores(kind.conditions.cores):
             process = subprocess.Popen(started, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT)
         try:
             code: int | None = process.wait(deadline)
         except subprocess.TimeoutExpired:
             code = None
+        except Terminated:
+            raise
         except KeyboardInterrupt:  # The console has handed it to the run too.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(INTERRUPT_SECONDS)
             raise
     said = log.read_text(encoding="utf-8", errors="replace")
-    if code == 125 and not (into / "run.json").exists():
+    if code == UNARRANGED and not (into / "run.json").exists():
         raise EmulationError(_last_line(said))
     try:
         records = {record.cell: record for record in recorded(into)} if (into / "records.jsonl").exists() else {}
@@ -120,8 +122,15 @@ def environment(kind: Kind, environ: Mapping[str, str], made: Path) -> dict[str,
 
 
 @contextlib.contextmanager
-def _host(kind: Kind, command: Sequence[str], into: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The command that runs `command` on a kind of host, and its variables; what is made for that goes at the end."""
+def host(kind: Kind, command: Sequence[str], into: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The command that runs `command` on a kind of host, and its variables; what is made for that goes at the end.
+
+    Args:
+        into: the folder that can be written into whatever the kind.
+
+    Raises:
+        EmulationError: the host cannot be made.
+    """
     conditions = kind.conditions
     with contextlib.ExitStack() as made:
         folder = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="conformance-hosts-")))
@@ -159,8 +168,8 @@ def _host(kind: Kind, command: Sequence[str], into: Path) -> Iterator[tuple[list
 
 
 @contextlib.contextmanager
-def _nothing_left() -> Iterator[list[str]]:
-    """End all that was started in the block and still runs at its end.
+def nothing_left() -> Iterator[list[str]]:
+    """End all that was started in the block and still runs at its end; orphans of it become this process's children.
 
     Yields:
         A list that then holds the names of those processes, unless an exception ended the block.
