@@ -113,9 +113,12 @@ def problems(outcome: Outcome) -> list[str]:
     else:
         last = next((line for line in reversed(outcome.tail.splitlines()) if line.strip()), "nothing")
         found.append(f"it reported no cell; it said last: {last.strip()}")
-    for name, wanted in outcome.kind.proof.items():
-        known = {capabilities(record)[name] for record in outcome.records.values() if name in capabilities(record)}
-        found += [f"not emulated: {name} is {_told(value)}, expected {_told(wanted)}" for value in known - {wanted}]
+    for host in {record.provenance.run: record.provenance.host for record in outcome.records.values()}.values():
+        for name, wanted in outcome.kind.proof.items():
+            if name not in host.capabilities:
+                found.append(f"whether it was emulated is not known: {name}: {host.unknown.get(name, 'not asked')}")
+            elif host.capabilities[name] != wanted:
+                found.append(f"not emulated: {name} is {_told(host.capabilities[name])}, expected {_told(wanted)}")
     if outcome.left:
         found.append(f"processes outlived it: {', '.join(sorted(set(outcome.left)))}")
     return found
@@ -125,7 +128,7 @@ def explanation(plain: Record, emulated: Record, matrix: Matrix) -> str | None:
     """The capabilities that explain why two records of a cell differ; None where none does. Pure."""
     if not emulated.verdict.expected:
         return None
-    first, second = capabilities(plain), capabilities(emulated)
+    first, second = plain.provenance.host.capabilities, emulated.provenance.host.capabilities
     changed = {name for name in first.keys() & second.keys() if first[name] != second[name]}
     for record in (plain, emulated):
         if record.verdict is not Verdict.PASS:
@@ -141,7 +144,7 @@ def named(record: Record, matrix: Matrix, among: set[str]) -> set[str]:
         issue = next(
             (each for each in matrix.known_issues if record.known_issue and each.id == record.known_issue.id), None
         )
-        conditions = () if issue is None else getattr(issue, "capabilities", ())
+        conditions = () if issue is None else issue.capabilities
         return among & {condition.name for condition in conditions}
     if record.verdict is Verdict.NOT_RUN:
         needs = _needs(record, matrix)
@@ -149,12 +152,6 @@ def named(record: Record, matrix: Matrix, among: set[str]) -> set[str]:
     if record.verdict is Verdict.UNSUPPORTED:
         return {name for name in among if _speaks_of(record.reason, name)}
     return set()
-
-
-def capabilities(record: Record) -> Mapping[str, Value]:
-    """What a record says that its host can do."""
-    found: Mapping[str, Value] = getattr(record.provenance.host, "capabilities", {})
-    return found
 
 
 def worst(comparisons: Sequence[Comparison], plain: Outcome) -> ExitCode:
