@@ -12,11 +12,11 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import DeepSpeedPlugin, DummyOptim, DummyScheduler, InitProcessGroupKwargs
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from conformance.integrations import master_weights
 from conformance.integrations.deepspeeds_start import init_distributed
-from conformance.integrations.protocol import Batch
+from conformance.integrations.protocol import Batch, Training
 from conformance.model.setting import Setting
 
 
@@ -94,26 +94,19 @@ class Accelerate:
 
     name = "accelerate"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> AccelerateSession:
+    def start(self, setting: Setting, training: Training) -> AccelerateSession:
+        scheduler, optimizer = training.scheduler, training.optimizer
         if setting.launcher == "mpi":
             init_distributed(setting)
         accelerator = accelerate.Accelerator(
-            deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=dict(config)),
-            gradient_accumulation_steps=int(config.get("gradient_accumulation_steps", 1)),
+            deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=dict(training.config)),
+            gradient_accumulation_steps=int(training.config.get("gradient_accumulation_steps", 1)),
             # Without it Accelerate takes a rank without a GPU for the only one.
             kwargs_handlers=[InitProcessGroupKwargs(backend=setting.transport)],
         )
-        trained = [each for each in model.parameters() if each.requires_grad] if parameters is None else parameters
+        trained = training.parameters
+        if trained is None:
+            trained = [each for each in training.model.parameters() if each.requires_grad]
         if optimizer is None:
             given: Any = DummyOptim(trained)
         else:
@@ -122,9 +115,9 @@ class Accelerate:
             # Accelerate takes a callable beside its stand-in for an optimizer only.
             stands_in = isinstance(given, DummyOptim)
             scheduler = DummyScheduler(given, lr_scheduler_callable=scheduler) if stands_in else scheduler(given)
-        prepared = [model, given] if scheduler is None else [model, given, scheduler]
+        prepared = [training.model, given] if scheduler is None else [training.model, given, scheduler]
         engine, wrapped, *schedulers = accelerator.prepare(*prepared)
-        return AccelerateSession(accelerator, engine, wrapped, schedulers[0] if schedulers else None, loss)
+        return AccelerateSession(accelerator, engine, wrapped, schedulers[0] if schedulers else None, training.loss)
 
 
 ACCELERATE = Accelerate()

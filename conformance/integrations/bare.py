@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import deepspeed
-from torch import Tensor, nn
 
 from conformance.integrations.deepspeeds_start import init_distributed
 from conformance.integrations.engine_session import EngineSession
+from conformance.integrations.protocol import Training
 from conformance.model.setting import Setting
 
 
@@ -18,33 +15,23 @@ class BareDeepSpeed:
 
     name = "deepspeed"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> EngineSession:
+    def start(self, setting: Setting, training: Training) -> EngineSession:
         init_distributed(setting)
         engine, *_ = deepspeed.initialize(
-            model=model,
-            config=dict(config),
-            optimizer=optimizer,
-            model_parameters=[each for each in model.parameters() if each.requires_grad]
-            if parameters is None
-            else parameters,
-            lr_scheduler=scheduler,
+            model=training.model,
+            config=dict(training.config),
+            optimizer=training.optimizer,
+            model_parameters=[each for each in training.model.parameters() if each.requires_grad]
+            if training.parameters is None
+            else training.parameters,
+            lr_scheduler=training.scheduler,
         )
 
         def shutdown() -> None:
             engine.destroy()
             deepspeed.comm.destroy_process_group()
 
-        return EngineSession(engine, loss, shutdown)
+        return EngineSession(engine, training.loss, shutdown)
 
 
 DEEPSPEED = BareDeepSpeed()

@@ -8,10 +8,10 @@ from typing import Any
 
 import lightning_fabric
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from conformance.integrations.engine_session import EngineSession
-from conformance.integrations.protocol import Batch
+from conformance.integrations.protocol import Batch, Training
 from conformance.model.setting import Setting
 from conformance.reference import load_config, shutdown
 from conformance.reference.fabric import FabricStrategy
@@ -66,18 +66,9 @@ class Fabric:
 
     name = "fabric"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> FabricSession:
-        settings = load_config(config)
+    def start(self, setting: Setting, training: Training) -> FabricSession:
+        optimizer, scheduler = training.optimizer, training.scheduler
+        settings = load_config(training.config)
         mixed = settings.pop("bf16", {}).get("enabled")
         fabric = lightning_fabric.Fabric(
             strategy=FabricStrategy(settings, transport=setting.transport),
@@ -87,15 +78,16 @@ class Fabric:
         )
         fabric.launch()
         if optimizer is None:
-            if scheduler is not None or parameters is not None:
+            if scheduler is not None or training.parameters is not None:
                 raise ValueError("scheduler, parameters: found one without an optimizer; Fabric takes an optimizer's")
-            made, wrapped = fabric.setup(model), None
+            made, wrapped = fabric.setup(training.model), None
         else:
             if not isinstance(optimizer, torch.optim.Optimizer):
-                optimizer = optimizer(model.parameters() if parameters is None else parameters)
+                whole = training.parameters is None
+                optimizer = optimizer(training.model.parameters() if whole else training.parameters)
             scheduler = scheduler(optimizer) if callable(scheduler) else scheduler
-            made, wrapped, *_ = fabric.setup(model, optimizer, scheduler=scheduler)
-        return FabricSession(fabric, made, wrapped, loss, lambda: _end(fabric.strategy.model))
+            made, wrapped, *_ = fabric.setup(training.model, optimizer, scheduler=scheduler)
+        return FabricSession(fabric, made, wrapped, training.loss, lambda: _end(fabric.strategy.model))
 
 
 def _end(engine: Any) -> None:

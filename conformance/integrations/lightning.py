@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytorch_lightning
 from pytorch_lightning.strategies import Strategy
-from torch import Tensor, nn
 
+from conformance.integrations.protocol import Training
 from conformance.integrations.trainer_session import TrainerSession
 from conformance.model.setting import Setting
 from conformance.reference import load_config, shutdown
@@ -20,24 +19,14 @@ class Lightning:
 
     name = "lightning"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> TrainerSession:
-        if parameters is not None:
+    def start(self, setting: Setting, training: Training) -> TrainerSession:
+        if training.parameters is not None:
             raise ValueError("parameters: found groups; Trainer takes those of the model, or a client's optimizer")
-        if scheduler is not None and optimizer is None:
+        if training.scheduler is not None and training.optimizer is None:
             raise ValueError("scheduler: found one without an optimizer; Trainer takes both from the module, or none")
 
         def trainer() -> pytorch_lightning.Trainer:
-            settings = load_config(config)
+            settings = load_config(training.config)
             accumulation, clipping = (
                 settings.pop(n, None) for n in ("gradient_accumulation_steps", "gradient_clipping")
             )
@@ -48,7 +37,9 @@ class Lightning:
                 gradient_clip_val=clipping,
             )
 
-        return TrainerSession(trainer, model, loss, (optimizer, scheduler), shutdown)
+        return TrainerSession(
+            trainer, training.model, training.loss, (training.optimizer, training.scheduler), shutdown
+        )
 
     def strategy(self, setting: Setting, config: dict[str, Any]) -> Strategy:
         """The strategy that is driven."""

@@ -10,6 +10,7 @@ from lightning_fabric.plugins.environments import LightningEnvironment, MPIEnvir
 from pytorch_lightning.strategies import DeepSpeedStrategy, Strategy
 
 from conformance.integrations.lightning import Lightning
+from conformance.integrations.protocol import Training
 from conformance.integrations.trainer_session import TrainerSession
 from conformance.model.setting import Setting
 from conformance.model.verdict import Unsupported
@@ -23,14 +24,14 @@ class LightningOwn(Lightning):
 
     name = "lightning-own"
 
-    def start(self, *arguments: Any, **named: Any) -> TrainerSession:
+    def start(self, setting: Setting, training: Training) -> TrainerSession:
         """See `Integration`.
 
         Raises:
             Unsupported: it refused the CPU.
         """
         try:
-            session = super().start(*arguments, **named)
+            session = super().start(setting, training)
         except RuntimeError as error:
             if str(error) == REFUSAL:
                 raise Unsupported(REFUSAL) from error

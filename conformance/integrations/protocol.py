@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,31 +44,37 @@ class Session(Protocol):
         """Let go of the engine and of torch.distributed."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a rank asks an integration to train.
+
+    Attributes:
+        model: in float32 on the CPU.
+        config: DeepSpeed's; batch sizes, accumulation and clipping are in it.
+        loss: `(output, targets)` to a scalar, a mean over the rows.
+        optimizer: a torch optimizer, a callable from parameters to one, or None for the one in `config`.
+        parameters: parameters or parameter groups to train; None for all that require a gradient.
+        scheduler: a learning rate scheduler, a callable from an optimizer to one, or None for the one in `config`, if
+            any.
+    """
+
+    model: nn.Module
+    config: Mapping[str, Any]
+    loss: Callable[[Any, Tensor], Tensor]
+    optimizer: Any = None
+    parameters: Any = None
+    scheduler: Any = None
+
+
 class Integration(Protocol):
     """A way to start DeepSpeed."""
 
     name: str
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> Session:
-        """Start torch.distributed over `setting.transport` and DeepSpeed on `model`.
+    def start(self, setting: Setting, training: Training) -> Session:
+        """Start torch.distributed over `setting.transport` and DeepSpeed on `training.model`.
 
         Args:
             setting: who this rank is and where it runs.
-            model: in float32 on the CPU.
-            config: DeepSpeed's; batch sizes, accumulation and clipping are in it.
-            loss: `(output, targets)` to a scalar, a mean over the rows.
-            optimizer: a torch optimizer, a callable from parameters to one, or None for the one in `config`.
-            parameters: parameters or parameter groups to train; None for all that require a gradient.
-            scheduler: a learning rate scheduler, a callable from an optimizer to one, or None for the one in `config`,
-                if any.
+            training: what to train.
         """

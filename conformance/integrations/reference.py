@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from torch import Tensor, nn
-
 from conformance.integrations.engine_session import EngineSession
+from conformance.integrations.protocol import Training
 from conformance.model.setting import Setting
 from conformance.reference import initialize
 
@@ -17,26 +13,16 @@ class Reference:
 
     name = "reference"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> EngineSession:
+    def start(self, setting: Setting, training: Training) -> EngineSession:
         started = initialize(
-            model,
-            dict(config),
-            optimizer=optimizer,
-            model_parameters=parameters,
-            lr_scheduler=scheduler,
+            training.model,
+            dict(training.config),
+            optimizer=training.optimizer,
+            model_parameters=training.parameters,
+            lr_scheduler=training.scheduler,
             transport=setting.transport,
         )
-        return EngineSession(started.engine, loss, started.shutdown)
+        return EngineSession(started.engine, training.loss, started.shutdown)
 
 
 REFERENCE = Reference()

@@ -8,7 +8,8 @@ import importlib.metadata
 
 from packaging.requirements import Requirement
 
-from conformance.integrations.protocol import Integration
+from conformance.integrations.protocol import Integration, Session, Training
+from conformance.model.setting import Setting
 
 GROUP = "conformance.integrations"
 """The entry point group in which others register theirs: `name = "package.module:object"`, the object an
@@ -94,3 +95,12 @@ def integration(name: str) -> Integration:
     module, _, attribute = place.partition(":")
     found: Integration = getattr(importlib.import_module(module), attribute)
     return found
+
+
+def start(setting: Setting, training: Training) -> Session:
+    """What is to be trained, in training by the setting's integration.
+
+    Raises:
+        KeyError, ImportError: as `integration` does.
+    """
+    return integration(setting.integration).start(setting, training)

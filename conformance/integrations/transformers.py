@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
 import transformers
 from accelerate.state import PartialState
-from torch import Tensor, nn
 
 from conformance.integrations.deepspeeds_start import init_distributed
+from conformance.integrations.protocol import Training
 from conformance.integrations.transformers_session import TransformersSession
 from conformance.model.setting import Setting
 from conformance.model.verdict import Unsupported
@@ -66,28 +66,18 @@ class Transformers:
 
     name = "transformers"
 
-    def start(
-        self,
-        setting: Setting,
-        model: nn.Module,
-        config: Mapping[str, Any],
-        *,
-        loss: Callable[[Any, Tensor], Tensor],
-        optimizer: Any = None,
-        parameters: Any = None,
-        scheduler: Any = None,
-    ) -> TransformersSession:
-        if parameters is not None:
+    def start(self, setting: Setting, training: Training) -> TransformersSession:
+        if training.parameters is not None:
             raise ValueError("found parameters beside the model, expected none: the Trainer takes the model's")
         if setting.launcher == "mpi":
             init_distributed(setting)
         # TrainingArguments would leave out the backend, and then a rank without a GPU takes itself for the only one.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
         PartialState(backend=setting.transport)
-        plain = json.loads(json.dumps(config))  # as from a file: tuples are not what the Trainer compares with
-        given = {"loss": loss, "optimizer": optimizer, "scheduler": scheduler}
+        plain = json.loads(json.dumps(training.config))  # as from a file: tuples are not what the Trainer compares with
+        given = {"loss": training.loss, "optimizer": training.optimizer, "scheduler": training.scheduler}
         try:
-            return TransformersSession(model, given, lambda: training_arguments(plain, setting.folder))
+            return TransformersSession(training.model, given, lambda: training_arguments(plain, setting.folder))
         except ValueError as error:
             if str(error).startswith(NO_BF16):
                 torch.distributed.barrier()  # a rank that leaves while others still connect makes them fail instead

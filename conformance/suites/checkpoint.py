@@ -391,7 +391,7 @@ def start_from_saved_weights(setting: Setting) -> Observation:
         model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays})
     made = training.config(asked, stage=setting["stage"])
     loss = models.task(asked.task).loss
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss)
+    session = integrations.start(setting, integrations.Training(model, made, loss))
     return {"started": training.digest(session.weights()), **finished_run(setting, session, asked)}
 
 
@@ -438,7 +438,7 @@ def load_without_frozen(setting: Setting) -> Observation:
                 parameter.copy_(fresh)
     made = training.config(asked, stage=setting["stage"])
     loss = models.task(asked.task).loss
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss)
+    session = integrations.start(setting, integrations.Training(model, made, loss))
 
     def load() -> None:
         session.engine.load_checkpoint(str(checkpoint(setting)), load_module_strict=setting["strict"])
@@ -1014,7 +1014,7 @@ def begin_grouped(setting: Setting, *, fresh: bool = False, more: dict[str, Any]
     given = groups(dict(model.named_parameters()), dict(asked.optimizer.options))
     made = {**training.config(asked, stage=setting["stage"]), **(more or {})}
     loss = models.task(asked.task).loss
-    return integrations.integration(setting.integration).start(setting, model, made, loss=loss, parameters=given)
+    return integrations.start(setting, integrations.Training(model, made, loss, parameters=given))
 
 
 def group_options(session: Any) -> list[list[float]]:

@@ -270,7 +270,7 @@ def scheduled(setting: Setting, *, fresh: bool) -> Any:
         given["optimizer"] = torch.optim.AdamW(model.parameters(), **dict(asked.optimizer.options))
         given["scheduler"] = decay(given["optimizer"])
     loss = models.task(asked.task).loss
-    return integrations.integration(setting.integration).start(setting, model, made, loss=loss, **given)
+    return integrations.start(setting, integrations.Training(model, made, loss, **given))
 
 
 def rates_of(session: Any, setting: Setting, first: int, steps: int) -> list[float]:

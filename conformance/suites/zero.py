@@ -164,7 +164,7 @@ def train_with_optimizer(setting: Setting) -> Observation:
     else:
         given = functools.partial(torch.optim.AdamW, **options)
     loss = models.task(asked.task).loss
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss, optimizer=given)
+    session = integrations.start(setting, integrations.Training(model, made, loss, optimizer=given))
     return finish(setting, session, training.train(session, asked))
 
 
@@ -243,7 +243,7 @@ def train_on_schedule(setting: Setting) -> Observation:
     else:
         given["scheduler"] = decay
     loss = models.task(asked.task).loss
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss, **given)
+    session = integrations.start(setting, integrations.Training(model, made, loss, **given))
     progress = training.Progress()
     rates: list[float] = []
     for step in range(asked.steps):
@@ -502,7 +502,7 @@ def train_groups(setting: Setting) -> Observation:
     given = groups(dict(model.named_parameters()), dict(asked.optimizer.options))
     loss = models.task(asked.task).loss
     made = training.config(asked, stage=setting["stage"])
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss, parameters=given)
+    session = integrations.start(setting, integrations.Training(model, made, loss, parameters=given))
     progress = training.train(session, asked)
     return finish(setting, session, progress, group_count=len(session.engine.optimizer.param_groups))
 
@@ -526,7 +526,7 @@ def train_from_unlike_starts(setting: Setting) -> Observation:
     model = models.build(asked.task, asked.seed + 1000 * torch.distributed.get_rank())
     loss = models.task(asked.task).loss
     made = training.config(asked, stage=setting["stage"])
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss)
+    session = integrations.start(setting, integrations.Training(model, made, loss))
     return finish(setting, session, training.train(session, asked))
 
 
@@ -556,7 +556,7 @@ def train_in_pieces(setting: Setting) -> Observation:
             if torch.distributed.get_rank() == 0:
                 parameter.copy_(wanted[name])
     loss = models.task(asked.task).loss
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss)
+    session = integrations.start(setting, integrations.Training(model, made, loss))
     return finish(setting, session, training.train(session, asked), sizes=sizes)
 
 
@@ -599,7 +599,7 @@ def train_checkpointed(setting: Setting) -> Observation:
     made = training.config(asked, stage=setting["stage"])
     if setting["by"] == "deepspeed":
         deepspeed.checkpointing.configure(mpu_=None, deepspeed_config=made)
-    session = integrations.integration(setting.integration).start(setting, model, made, loss=loss)
+    session = integrations.start(setting, integrations.Training(model, made, loss))
     progress = training.train(session, asked)
     return finish(setting, session, progress, forwards=calls["forward"])
 

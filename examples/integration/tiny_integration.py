@@ -39,16 +39,17 @@ class TinySession:
 class Tiny:
     name = "tiny"
 
-    def start(self, setting, model, config, *, loss, optimizer=None, parameters=None, scheduler=None):
+    def start(self, setting, training):
         deepspeed.init_distributed(dist_backend=setting.transport)
+        model = training.model
         engine, *_ = deepspeed.initialize(
             model=model,
-            config=dict(config),
-            optimizer=optimizer,
-            model_parameters=parameters or [each for each in model.parameters() if each.requires_grad],
-            lr_scheduler=scheduler,
+            config=dict(training.config),
+            optimizer=training.optimizer,
+            model_parameters=training.parameters or [each for each in model.parameters() if each.requires_grad],
+            lr_scheduler=training.scheduler,
         )
-        return TinySession(engine, loss)
+        return TinySession(engine, training.loss)
 
 
 TINY = Tiny()

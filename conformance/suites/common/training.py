@@ -84,9 +84,8 @@ def start(setting: Setting, asked: Question, made: Mapping[str, Any], **argument
     """The question's model in training by the setting's integration."""
     from conformance import integrations, models
 
-    return integrations.integration(setting.integration).start(
-        setting, models.build(asked.task, asked.seed), made, loss=models.task(asked.task).loss, **arguments
-    )
+    model, loss = models.build(asked.task, asked.seed), models.task(asked.task).loss
+    return integrations.start(setting, integrations.Training(model, made, loss, **arguments))
 
 
 @dataclasses.dataclass
