@@ -44,6 +44,8 @@ DEVELOP = "develop"
 DOCS = "docs"
 MPI_VARIABLE = "CONFORMANCE_MPI"
 MPI_CHOICES = (*environments.MPI_GROUPS, "msmpi", "system")
+PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+"""What somebody's shell tells pytest for other projects."""
 INTERRUPT_SECONDS = 60.0
 """How long a run has after Ctrl-C to stop its ranks and write what it has."""
 
@@ -118,7 +120,8 @@ def tests(session: nox.Session) -> None:
         environment = held.enter_context(prepared(session, options, *groups))
         # On PATH only: the tests' own environment is one in which mpi4py finds no MPI by itself.
         also = [held.enter_context(prepared(session, options, group)) for group in options.mpi_groups]
-        fail_unless_zero(session, run(session, environment, "pytest", *options.rest, mpi=options.mpi, also=also))
+        words = ("pytest", *options.rest)
+        fail_unless_zero(session, run(session, environment, *words, mpi=options.mpi, also=also, unset=PYTEST_VARIABLES))
 
 
 @nox.session(venv_backend="none")
@@ -525,19 +528,28 @@ def run(
     *words: str,
     mpi: str | None = None,
     also: Sequence[Environment] = (),
+    unset: Sequence[str] = (),
 ) -> int:
     """Run `python -m WORDS` in an environment and return its exit code.
 
     Args:
         mpi: what CONFORMANCE_MPI says; None leaves it as it is.
         also: environments whose programs are found on PATH too.
+        unset: variables that it shall not see; those that are set are named.
     """
+    for name in unset:
+        if os.environ.get(name):
+            session.log(f"{name}={os.environ[name]!r} is set and not used; options follow --")
     ended = AnyCode()
     session.run(
         str(environment.python),
         "-m",
         *words,
-        env={**environment.variables(os.environ, *also), **({} if mpi is None else {MPI_VARIABLE: mpi})},
+        env={
+            **environment.variables(os.environ, *also),
+            **({} if mpi is None else {MPI_VARIABLE: mpi}),
+            **dict.fromkeys(unset),
+        },
         external=True,
         success_codes=ended,
         stderr=None,

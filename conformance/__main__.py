@@ -6,6 +6,8 @@ records.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = "'run', 'repro CELL', 'durations RECORDS' or 'known'"
         print(f"error: found {' '.join(words)!r}, expected {expected}\n{USAGE}", file=sys.stderr)
         return int(ExitCode.USAGE)
+    set_aside_pytest_variables()
     # The plugin is named here although conftest.py does too: an option's value that is an existing folder would
     # otherwise be taken for the tests' folder, and the conftest.py that knows the option would not be found.
     fixed = [
@@ -61,9 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "conformance.plugin",
         "-p",
         "no:cacheprovider",
+        *(("-p", "xdist.plugin") if importlib.util.find_spec("xdist") is not None else ()),
     ]
     code = int(pytest.main([*fixed, *words[1:]]))
     return int(ExitCode.USAGE) if code == pytest.ExitCode.USAGE_ERROR else code
+
+
+def set_aside_pytest_variables() -> None:
+    """Let nothing that somebody's shell tells pytest, nor a plug-in that is installed, change what is run."""
+    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        if value := os.environ.pop(name, ""):
+            print(f"{name}={value!r} is set and not used: options of this run follow --lane", file=sys.stderr)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
 
 def durations(files: Sequence[Path]) -> int:

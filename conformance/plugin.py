@@ -59,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Behind pytest's own plugins, so that its terminal reporter is there to be taken out: a run has one voice."""
     if config.getoption("lane") is None:
         return
+    if not __debug__:
+        raise pytest.UsageError(
+            "Python leaves out assert statements (-O or PYTHONOPTIMIZE), with which checks judge; run it without"
+        )
     # Only a lane run pays for these: the harness's own tests load this plugin too.
     from conformance.run.controller import Controller
     from conformance.run.lane_run import LaneRun

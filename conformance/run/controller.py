@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -45,6 +46,7 @@ class Controller:
         else:
             self.file = RecordFile(self.folder, keep=run.options.resume)
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """xdist is about to start a worker."""
         node.workerinput.update(self.run.for_worker())
@@ -53,6 +55,7 @@ class Controller:
         if not self.run.leads_workers or self.listing:
             self._begin([item.nodeid for item in session.items])
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         if not self.planned:
             self._begin(ids)
@@ -98,7 +101,8 @@ class Controller:
             self.stopped = f"{missing} planned cells were not reported"
         self.console.end(self.records, partial=self.stopped, seconds=time.perf_counter() - self.clock)
         if not self.records:
-            self.console.say("error: no cell ran; --list shows what there is")
+            more = f"; PYTEST_ADDOPTS is {words!r}" if (words := os.environ.get("PYTEST_ADDOPTS")) else ""
+            self.console.say(f"error: no cell ran; --list shows what there is{more}")
         self._write_reports()
         if self.file is not None:
             self.file.close()

@@ -44,6 +44,11 @@ class RecordFile:
             raise ReportFolderError(
                 f"{folder}: another run is writing here; wait for it, or choose another folder with --report-folder"
             ) from None
+        except UnicodeError as error:
+            raise ReportFolderError(
+                f"{folder}: no such name can be written in this locale ({error}); set PYTHONUTF8=1, or choose another "
+                "folder with --report-folder"
+            ) from None
         except OSError as error:
             raise ReportFolderError(
                 f"{folder}: cannot be written ({error.strerror or error}); choose another folder with --report-folder"

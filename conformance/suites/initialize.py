@@ -6,10 +6,12 @@ Every scenario that succeeds also trains, so that "it returned" never passes for
 from __future__ import annotations
 
 import base64
+import codecs
 import copy
 import datetime
 import functools
 import json
+import locale
 import os
 import sys
 from argparse import Namespace
@@ -18,7 +20,8 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from conformance.model.case import case
+from conformance.hosts import locales
+from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
 from conformance.suites.common.circumstances import without_module
@@ -1129,6 +1132,25 @@ def check_dtype(axes: Axes, observations: list[Observation]) -> None:
         raise Unsupported(f"this device has no {dtype}: ValueError: {says}")
     name = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
     assert_works(proofs_in(observations, "started"), dtype=name, like_plain=False)
+
+
+def start_in_a_locale(setting: Setting) -> Observation:
+    encoding = codecs.lookup(locale.getpreferredencoding(False)).name
+    started = starter(setting)(model=tiny_model(), config=tiny_config(zero_optimization={"stage": 2}))
+    return {"encoding": encoding, "started": prove(started[0], setting)}
+
+
+def in_a_locale(axes: Axes) -> list[Step]:
+    told = locales.variables(str(axes["locale"]), utf8_mode=bool(axes["utf8_mode"]))
+    return [Step(start_in_a_locale, environment=told, cold=True)]
+
+
+@case(plan=in_a_locale)
+def test_locale(axes: Axes, observations: list[Observation]) -> None:
+    expected = "utf-8" if axes["utf8_mode"] else locales.encoding(str(axes["locale"]))
+    for rank, each in enumerate(observations):
+        assert each["encoding"] == expected, f"rank {rank}: files are read as {each['encoding']}, expected {expected}"
+    assert_works(proofs_in(observations, "started"), stage=2)
 
 
 class ModelParallelUnit:
