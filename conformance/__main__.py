@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "no:cacheprovider",
         *(("-p", "xdist.plugin") if importlib.util.find_spec("xdist") is not None else ()),
     ]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, which may be ignored in the background
     code = int(pytest.main([*fixed, *words[1:]]))
     return int(ExitCode.USAGE) if code == pytest.ExitCode.USAGE_ERROR else code
 

@@ -32,6 +32,13 @@ def variables(setting: Setting) -> dict[str, Any]:
     }
 
 
+def signals(setting: Setting) -> dict[str, Any]:
+    ignored = [number.name for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN]
+    held = [number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
+    interrupt = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return {"ignored": sorted(ignored), "held": held, "interrupt": interrupt}
+
+
 def hang(setting: Setting) -> NoReturn:
     while True:
         time.sleep(3600)

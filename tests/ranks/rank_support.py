@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -57,6 +59,20 @@ def wait_until(condition: Callable[[], bool], timeout: float) -> bool:
 def without_luck(observation: dict[str, Any]) -> dict[str, Any]:
     """An observation of the `train` scenario without what differs from rank to rank."""
     return {name: value for name, value in observation.items() if name not in ("random", "pid")}
+
+
+@contextlib.contextmanager
+def interrupts(handling: Any) -> Iterator[None]:
+    """Let SIGINT be handled so meanwhile: by processes that start now, `signal.SIG_IGN` is inherited, any other is not.
+
+    A test that interrupts a program starts it under `signal.default_int_handler`: the tests themselves may run where
+    interrupts are ignored, as in the background of a script.
+    """
+    before = signal.signal(signal.SIGINT, handling)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def statuses(outcome: Outcome) -> list[RankStatus]:

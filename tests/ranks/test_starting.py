@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from conformance.ranks import Job, open_pool
+from tests.ranks.rank_support import interrupts
 
 JobMaker = Callable[..., Job]
 AT_ONCE = 20.0
@@ -53,3 +55,21 @@ def test_a_rank_ends_before_it_connects(make_job: JobMaker, mode: str) -> None:
         assert time.monotonic() - begin < AT_ONCE
     finally:
         pool.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Windows has no signals to inherit")
+@pytest.mark.parametrize("mode", MODES)
+def test_ranks_heed_signals_that_the_harness_was_told_to_ignore(make_job: JobMaker, mode: str) -> None:
+    hup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        with interrupts(signal.SIG_IGN):
+            pool = open_pool(mode=mode, preload=("json",))
+            outcome = pool.run(make_job("signals"))
+            pool.close()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        signal.signal(signal.SIGHUP, hup)
+    assert outcome.harness_error is None
+    for report in outcome.reports:
+        assert report.observation == {"ignored": ["SIGPIPE", "SIGXFSZ"], "held": [], "interrupt": True}

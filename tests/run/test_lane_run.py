@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from conformance.model.capability import KINDS
 from conformance.model.record import Record, read_records
+from tests.ranks.rank_support import interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = Path(__file__).with_name("planted")
@@ -234,14 +236,22 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_written(tmp_path: Path) -> 
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
-def test_an_interrupt_leaves_a_partial_report_and_no_process(tmp_path: Path) -> None:
-    running = subprocess.Popen(
-        command(tmp_path, "--suite", "planted"),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-    )
+@pytest.mark.parametrize(
+    ("handling", "ending"),
+    [(signal.default_int_handler, signal.SIGINT), (signal.SIG_IGN, signal.SIGTERM)],
+    ids=["in the foreground", "in the background"],
+)
+def test_an_interrupt_leaves_a_partial_report_and_no_process(
+    tmp_path: Path, handling: Any, ending: signal.Signals
+) -> None:
+    with interrupts(handling):
+        running = subprocess.Popen(
+            command(tmp_path, "--suite", "planted"),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
     records = tmp_path / "records.jsonl"
     limit = time.monotonic() + 60
     while time.monotonic() < limit and not (records.exists() and records.stat().st_size):
@@ -249,7 +259,10 @@ def test_an_interrupt_leaves_a_partial_report_and_no_process(tmp_path: Path) -> 
     family = psutil.Process(running.pid).children(recursive=True)
     second = run(tmp_path, "--suite", "planted")
     assert second.returncode == 2 and "another run is writing here" in second.stderr
-    running.send_signal(signal.SIGINT)
+    if ending != signal.SIGINT:  # which is ignored then, as the user asked
+        running.send_signal(signal.SIGINT)
+        assert running.poll() is None
+    running.send_signal(ending)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 3 or (running.returncode == 1 and "FAIL" in said), said
     assert "PARTIAL: stopped by the user" in said and "Traceback" not in said

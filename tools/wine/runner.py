@@ -19,6 +19,7 @@ from typing import IO, Final
 
 import psutil
 
+from conformance.ranks.platform import posix
 from tools.wine.environment import WineEnvironment
 from tools.wine.errors import WineError
 
@@ -154,15 +155,16 @@ class _Program:
         environ[MARK] = self._mark
         environment.windows(cwd or Path.cwd())  # Wine would start elsewhere, without a word, when it cannot name it.
         try:
-            self._process = subprocess.Popen(
-                environment.command(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env=environ,
-                start_new_session=True,  # A terminal's Ctrl-C must reach the program by `interrupt` alone.
-            )
+            with posix.interruptible():
+                self._process = subprocess.Popen(
+                    environment.command(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=environ,
+                    start_new_session=True,  # A terminal's Ctrl-C must reach the program by `interrupt` alone.
+                )
         except OSError as error:
             raise WineError(f"{environment.wine}: cannot be started in {cwd or Path.cwd()}: {error}") from None
         assert self._process.stdout is not None

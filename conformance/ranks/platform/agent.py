@@ -197,6 +197,7 @@ class Agent:
 def main() -> None:
     """The life of a agent."""
     posix.adopt_orphans()
+    posix.heed_signals()
     invited = invitation.accept()
     worker.speak_utf8()
     connection = invited.connect()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -38,6 +40,33 @@ def adopt_orphans() -> None:
     if sys.platform == "linux" and _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"PR_SET_CHILD_SUBREAPER: {os.strerror(number)}")
+
+
+def heed_signals() -> None:
+    """Heed what whoever started the harness lets it ignore or hold back, as `nohup` and a script's background do.
+
+    What a rank does at an interrupt must not depend on that. Python itself ignores SIGPIPE and SIGXFSZ.
+    """
+    if sys.platform == "linux":
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                interrupt = number == signal.SIGINT
+                signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let processes that start meanwhile heed SIGINT, though this one may ignore it; in the main thread only."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # heard and passed over; a handler is not inherited
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def children() -> list[int]:

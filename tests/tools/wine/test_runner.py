@@ -11,10 +11,12 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from tests.ranks.rank_support import interrupts
 from tools.wine import runner
 from tools.wine.environment import WineEnvironment
 from tools.wine.errors import WineError
@@ -194,26 +196,37 @@ def test_a_closed_console_does_not_stop_the_program(environment: WineEnvironment
 
 
 @contextlib.contextmanager
-def _command_line(environment: WineEnvironment, code: str) -> Iterator[subprocess.Popen[str]]:
+def _command_line(
+    environment: WineEnvironment, code: str, handling: Any = signal.default_int_handler
+) -> Iterator[subprocess.Popen[str]]:
     """`python -m tools.wine run` of a program that has printed its first line."""
     command = [sys.executable, "-m", "tools.wine", "--wine", str(environment.wine), "run"]
-    with subprocess.Popen(
-        [*command, "--env", str(environment.folder), "--", *_python(code)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        env={**os.environ, "TEST_MARK": environment.folder.as_posix()},
-    ) as process:
+    with interrupts(handling):
+        started = subprocess.Popen(
+            [*command, "--env", str(environment.folder), "--", *_python(code)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            env={**os.environ, "TEST_MARK": environment.folder.as_posix()},
+        )
+    with started as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         yield process
         process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "handling"),
+    [
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGTERM, signal.default_int_handler),
+        (signal.SIGTERM, signal.SIG_IGN),  # in the background of a script
+    ],
+)
 def test_an_interrupt_reaches_the_program_which_may_clean_up(
-    environment: WineEnvironment, number: signal.Signals
+    environment: WineEnvironment, number: signal.Signals, handling: Any
 ) -> None:
     program = """
         import time
@@ -224,7 +237,7 @@ def test_an_interrupt_reaches_the_program_which_may_clean_up(
             print("cleaned up", flush=True)
             raise SystemExit(2)
     """
-    with _command_line(environment, program) as process:
+    with _command_line(environment, program, handling) as process:
         process.send_signal(number)
         output, _ = process.communicate(timeout=60)
         assert output == "\ninterrupted: the Windows program has 45 s to end\ncleaned up\n"

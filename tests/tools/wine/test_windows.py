@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ranks.rank_support import interrupts
 from tools.wine import runner
 from tools.wine.doctor import examine
 from tools.wine.environment import WineEnvironment
@@ -109,13 +110,15 @@ def test_ctrl_c_is_one_for_windows_too(windows: WineEnvironment) -> None:
         "--env",
         str(windows.folder),
     ]
-    with subprocess.Popen(
-        [*command, "--", "python", "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-    ) as process:
+    with interrupts(signal.default_int_handler):
+        started = subprocess.Popen(
+            [*command, "--", "python", "-c", code],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+    with started as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGINT)
