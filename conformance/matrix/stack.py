@@ -44,6 +44,7 @@ class StackHead(Frozen):
     """What a stack says of itself.
 
     Attributes:
+        python: for which Pythons it is; None for those of the stack that it is over.
         over: the stack from which this one has all that it does not pin itself.
         refused: why these versions cannot work together; a run with such a stack ends with this.
     """
@@ -56,8 +57,8 @@ class StackHead(Frozen):
 
     @pydantic.model_validator(mode="after")
     def _for_some_python(self) -> StackHead:
-        if (self.python is None) == (self.over is None):
-            raise ValueError("either python or over")
+        if self.python is None and self.over is None:
+            raise ValueError("python, or over")
         return self
 
 

@@ -87,6 +87,12 @@ class TestReading:
         with pytest.raises(SetupError, match=r"Python 3\.14\.0, expected >=3\.11,<3\.14; start nox with"):
             environments.check_python(small, "3.14.0")
 
+    @pytest.mark.parametrize("name", [path.stem for path in STACKS.glob("*.toml")])
+    def test_python_3_14_is_for_stacks_whose_deepspeed_can_be_imported_there(self, name: str) -> None:
+        stack = environments.read_stack(STACKS, name)
+        deepspeed = tuple(map(int, stack.packages["deepspeed"].split(".")))
+        assert ("3.14.0" in environments.SpecifierSet(stack.python)) == (deepspeed >= (0, 18, 6))
+
 
 class TestOver:
     """A stack that has all but its own packages from another."""
