@@ -1145,8 +1145,8 @@ def in_a_locale(axes: Axes) -> list[Step]:
     return [Step(start_in_a_locale, environment=told, cold=True)]
 
 
-@case(plan=in_a_locale)
-def test_locale(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/locale", plan=in_a_locale)
+def check_locale(axes: Axes, observations: list[Observation]) -> None:
     expected = "utf-8" if axes["utf8_mode"] else locales.encoding(str(axes["locale"]))
     for rank, each in enumerate(observations):
         assert each["encoding"] == expected, f"rank {rank}: files are read as {each['encoding']}, expected {expected}"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the planted lan
 
 def run(command: tuple[str, ...], *options: str, told: dict[str, str | None]) -> subprocess.CompletedProcess[bytes]:
     environment = {name: value for name, value in {**os.environ, **told}.items() if value is not None}
-    words = [*command, *options, str(PLANTED / "suites")]
+    words = [*command, *options, "--suites-folder", str(PLANTED / "suites")]
     return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, timeout=170)
 
 
