@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import ipaddress
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,6 +81,12 @@ def import_mpi() -> Any:
             f"{_INSTALL}; or name the library in MPI4PY_LIBMPI",
         ) from error
     return MPI
+
+
+def running_mpi() -> Any:
+    """`mpi4py.MPI` where this process has started MPI and not ended it, else None; MPI is never started just to ask."""
+    module = sys.modules.get("mpi4py.MPI")
+    return module if module is not None and module.Is_initialized() and not module.Is_finalized() else None
 
 
 def discover(environ: Mapping[str, str], job: Job | None, mpi: Any) -> Place:

@@ -7,7 +7,7 @@ import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from conformance.reference import process_group
+from conformance.reference import mpi_abort, process_group
 from conformance.reference.config import Config, load_config, refuse_unknown_keys
 from conformance.reference.errors import ModelError, TopologyError
 from conformance.reference.refusals import refuse_auto, refuse_lost_sequence_parallelism, refuse_training_data
@@ -28,27 +28,41 @@ class Initialized:
         optimizer: the optimizer as DeepSpeed wrapped it, or None.
         dataloader: a DeepSpeedDataLoader over training_data, or None.
         scheduler: the learning rate scheduler, or None.
-        topology: this process's place in the job.
-        transport: what carries the collectives: `gloo`, `nccl` or `mpi`.
-        started: whether this call started torch.distributed, so that `shutdown` ends it.
+        connection: the running torch.distributed.
     """
 
     engine: Any
     optimizer: Any
     dataloader: Any
     scheduler: Any
-    topology: Topology
-    transport: str
-    started: bool
+    connection: process_group.Connection
+
+    @property
+    def topology(self) -> Topology:
+        """This process's place in the job."""
+        return self.connection.topology
+
+    @property
+    def transport(self) -> str:
+        """What carries the collectives: `gloo`, `nccl` or `mpi`."""
+        return self.connection.transport
+
+    @property
+    def started(self) -> bool:
+        """Whether this call started torch.distributed; False where one was already up."""
+        return self.connection.started
 
     def shutdown(self) -> None:
-        """Destroy the engine, and end torch.distributed if this call started it. Safe to call twice."""
+        """Destroy the engine, and end torch.distributed if this was its last user. Safe to call twice.
+
+        Users are the engines of `initialize`, and whoever called `start`, until `shutdown` is called. A process group
+        that neither of the two started stays up.
+        """
         import torch.distributed
 
         if torch.distributed.is_initialized():  # without it, destroy raises halfway
             self.engine.destroy()
-        if self.started:
-            process_group.shutdown()
+        process_group.release(self.connection)
 
     def __enter__(self) -> Initialized:
         return self
@@ -56,7 +70,11 @@ class Initialized:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shutdown()
+        try:
+            self.shutdown()
+        finally:
+            if error is not None:
+                mpi_abort.install()  # nobody may catch it, and then the other ranks would wait for this one for ever
 
 
 def initialize(
@@ -76,9 +94,9 @@ def initialize(
 ) -> Initialized:
     """Start DeepSpeed without an `args` object, on Linux and on Windows, or say why not.
 
-    The same script runs by itself, on Linux under torchrun, under the `deepspeed` launcher and under mpiexec (best as
-    `mpiexec -n 2 python -m mpi4py train.py`: then an error in one rank ends the others too, instead of leaving them
-    waiting)::
+    The same script runs by itself, on Linux under torchrun, under the `deepspeed` launcher and under mpiexec, where an
+    exception that nobody catches in one rank ends the others too (MPI_Abort), instead of leaving them waiting. Started
+    as `mpiexec -n 2 python -m mpi4py train.py`, `sys.exit(1)` and errors before this call do so as well::
 
         import torch
         from conformance.reference import initialize
@@ -146,20 +164,22 @@ def initialize(
 
     import deepspeed
 
-    engine, wrapped, dataloader, scheduler = deepspeed.initialize(
-        model=model,
-        config=settings,
-        optimizer=optimizer,
-        model_parameters=model_parameters,
-        lr_scheduler=lr_scheduler,
-        training_data=training_data,
-        collate_fn=collate_fn,
-        mpu=mpu,
-    )
-    _verify(engine, connection.topology)
-    return Initialized(
-        engine, wrapped, dataloader, scheduler, connection.topology, connection.transport, connection.started
-    )
+    try:
+        engine, wrapped, dataloader, scheduler = deepspeed.initialize(
+            model=model,
+            config=settings,
+            optimizer=optimizer,
+            model_parameters=model_parameters,
+            lr_scheduler=lr_scheduler,
+            training_data=training_data,
+            collate_fn=collate_fn,
+            mpu=mpu,
+        )
+        _verify(engine, connection.topology)
+    except BaseException:
+        process_group.release(connection, end=False)  # the other ranks may be in the midst of it
+        raise
+    return Initialized(engine, wrapped, dataloader, scheduler, connection)
 
 
 def _verify(engine: Any, topology: Topology) -> None:

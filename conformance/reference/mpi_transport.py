@@ -13,7 +13,7 @@ registered. This is another backend, named `mpi4py`, and one line makes torch kn
 
 The processes must have been started by the mpiexec of the MPI that mpi4py loads. torch's ranks need not be MPI's: each
 group tells its members' MPI ranks through torch's store. Start them with `python -m mpi4py …`, so that an exception in
-one rank ends all of them; without it, the others wait.
+one rank ends all of them; without it the others wait, unless `conformance.reference.start` made the group.
 
 What it carries is written at `MpiProcessGroup`.
 """

@@ -8,7 +8,7 @@ import datetime
 import os
 from collections.abc import Iterator
 
-from conformance.reference import rendezvous
+from conformance.reference import mpi_abort, rendezvous
 from conformance.reference.errors import StartError, TopologyError, TransportError
 from conformance.reference.topology import Topology, adopt_topology, find_topology
 from conformance.reference.transport import Ground, choose_transport, make_ready
@@ -16,7 +16,7 @@ from conformance.reference.transport import Ground, choose_transport, make_ready
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """A running torch.distributed.
+    """A running torch.distributed, and the claim of one user to it.
 
     Attributes:
         topology: this process's place, with the port at which the ranks met.
@@ -36,6 +36,8 @@ class _Running:
     """The variables that start() wrote, as they were before; None where they were unset."""
     world: object
     """torch's default process group: whether it still is tells whether somebody else ended it."""
+    users: list[Connection]
+    """What start() returned and nobody gave back yet: it goes on until the last of them leaves, or `shutdown`."""
 
 
 _running: list[_Running] = []
@@ -51,7 +53,8 @@ def start(
     PipelineModule need them. Every rank must call it.
 
     It writes RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT to os.environ, where DeepSpeed reads them for as
-    long as it runs; `shutdown` puts back what was there.
+    long as it runs; `shutdown` puts back what was there. Where the ranks are MPI's, an exception that nobody catches
+    ends the whole job (MPI_Abort) until then, as the other ranks would wait for ever.
 
     Args:
         topology: this process's place; found by `find_topology` by default.
@@ -74,6 +77,7 @@ def start(
     _forget_groups()
     chosen = choose_transport(transport, Ground.here())
     topology = find_topology() if topology is None else topology
+    mpi_abort.install()  # from here on a rank that fails may leave the others waiting
     _use_device(topology)
     backend = make_ready(chosen, topology)
     timeout = _default_timeout() if timeout is None else timeout
@@ -85,23 +89,40 @@ def start(
         _disconnect()
         _restore(before)
         raise
+    mpi_abort.install()
     connection = Connection(topology, chosen, started=True)
-    _running[:] = [_Running(connection, before, torch.distributed.group.WORLD)]
+    _running[:] = [_Running(connection, before, torch.distributed.group.WORLD, [connection])]
     return connection
 
 
 def shutdown() -> None:
     """End what `start` or `initialize` started, so that the process can end, or start again.
 
-    Destroys the process group, unless `start` found it up and only adopted it, and puts back the five environment
-    variables. Engines must have been destroyed before: leave `with initialize(…)`, or call their `destroy`. Does
-    nothing when nothing is running.
+    Destroys the process group, whoever still uses it, unless `start` found it up and only adopted it; puts back the
+    five environment variables and sys.excepthook. Engines must have been destroyed before: leave `with initialize(…)`,
+    or call their `destroy`. Does nothing when nothing is running.
     """
     while _running:
         running = _running.pop()
         if running.connection.started and _is_up(running):
             _disconnect()
         _restore(running.environment)
+    mpi_abort.restore()
+
+
+def release(connection: Connection, *, end: bool = True) -> None:
+    """Give back what `start` returned; the last user to do so ends what was started, as `shutdown` does.
+
+    Args:
+        connection: the very object that `start` returned; one that was given back before is of no effect.
+        end: False leaves it up, for the next user or `shutdown`.
+    """
+    for running in _running:
+        left = [user for user in running.users if user is not connection]
+        last = running.users and not left
+        running.users[:] = left
+        if last and end:
+            shutdown()
 
 
 def _is_up(running: _Running) -> bool:
@@ -250,9 +271,21 @@ def _adopt(topology: Topology | None, transport: str) -> Connection:
             "start torch.distributed with the transport that you want, or leave it to this call",
         )
     _use_device(known.topology)
+    _adopt_in_deepspeed(known.transport)
+    mpi_abort.install()
     if not _running:
-        _running[:] = [_Running(known, _export(known.topology), torch.distributed.group.WORLD)]
+        _running[:] = [_Running(known, _export(known.topology), torch.distributed.group.WORLD, [])]
+    _running[0].users.append(known)
     return known
+
+
+def _adopt_in_deepspeed(backend: str) -> None:
+    """Have DeepSpeed take the process group that is up here, and not in `deepspeed.initialize`, where it compiles."""
+    import deepspeed
+
+    if not deepspeed.comm.is_initialized():
+        with _without_compiling():
+            deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False)
 
 
 def _use_device(topology: Topology) -> None:

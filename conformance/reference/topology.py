@@ -17,11 +17,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from conformance.reference.discovery import Job, discover, import_mpi, job_of
+from conformance.reference.discovery import Job, discover, import_mpi, job_of, running_mpi
 from conformance.reference.errors import MpiError, TopologyError
 from conformance.reference.variables import address, integer, is_host
 
@@ -251,9 +250,9 @@ def _refuse_unlaunched_tasks(environ: Mapping[str, str]) -> None:
 
 
 def _world_is_up() -> bool:
-    """Whether the caller already runs MPI with others; MPI is never started just to ask."""
-    module = sys.modules.get("mpi4py.MPI")
-    return module is not None and module.Is_initialized() and module.COMM_WORLD.Get_size() > 1
+    """Whether the caller already runs MPI with others."""
+    module = running_mpi()
+    return module is not None and module.COMM_WORLD.Get_size() > 1
 
 
 def _show(environ: Mapping[str, str], names: list[str]) -> str:

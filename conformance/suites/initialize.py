@@ -766,6 +766,62 @@ def check_torch_first(observations: list[Observation]) -> None:
     assert all(seen["same_group"] for seen in observations), "initialize replaced the default group"
 
 
+def watch_for_compiling(setting: Setting) -> Observation:
+    """Start where DeepSpeed believes that it can build its shared-memory op, and stop the build."""
+    import deepspeed
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.comm.torch import build_shm_op
+
+    built: list[str] = []
+
+    def stopped(builder: Any, *_: object, **__: object) -> None:
+        built.append(builder.NAME)
+        raise RuntimeError(f"{builder.NAME} would be compiled")
+
+    builder = type(get_accelerator().create_op_builder("ShareMemCommBuilder"))
+    builder.load = stopped
+    deepspeed.ops.__compatible_ops__[builder.NAME] = True
+    if setting["up"] == "torch":
+        start_torch(setting)
+    started = attempt(lambda: prove(starter(setting)(model=tiny_model(), config=tiny_config())[0], setting))
+    told = {"started": started, "built": list(built), "compatible": deepspeed.ops.__compatible_ops__[builder.NAME]}
+    watched = attempt(build_shm_op)
+    return {**told, "watched": "would be compiled" in str(watched.get("raised"))}
+
+
+@case(watch_for_compiling)
+def test_compiles_nothing(observations: list[Observation]) -> None:
+    assert_works(proofs_in(observations, "started"))
+    for rank, seen in enumerate(observations):
+        assert seen["watched"], f"rank {rank}: this DeepSpeed builds the op otherwise, and nothing was watched"
+        assert seen["built"] == [], f"rank {rank}: {seen['built']} would have been compiled"
+        assert seen["compatible"] is True, f"rank {rank}: the op was left switched off"
+
+
+def leave_one_of_two_engines(setting: Setting) -> Observation:
+    import torch
+
+    from conformance.reference import initialize
+
+    config = tiny_config(zero_optimization={"stage": setting["stage"]})
+    both = [initialize(tiny_model(), config, transport=setting.transport) for _ in range(2)]
+    first, last = both[setting["left_first"]], both[1 - setting["left_first"]]
+    first.shutdown()
+    proof = attempt(lambda: prove(last.engine, setting))
+    first.shutdown()
+    up = torch.distributed.is_initialized()
+    last.shutdown()
+    return {"proof": proof, "up": up, "up_in_the_end": torch.distributed.is_initialized()}
+
+
+@case(leave_one_of_two_engines)
+def test_two_engines(axes: Axes, observations: list[Observation]) -> None:
+    assert_works(proofs_in(observations, "proof"), stage=int(axes["stage"]))
+    for rank, seen in enumerate(observations):
+        assert seen["up"], f"rank {rank}: the first to be left, twice, ended the group of the other"
+        assert not seen["up_in_the_end"], f"rank {rank}: the group is still up after the last was left"
+
+
 def require_distributed(setting: Setting) -> Observation:
     import deepspeed
 

@@ -44,8 +44,12 @@ class Starter:
         timeout: float = 150,
         environ: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        runner: Sequence[str] = ("-m", "mpi4py"),
     ) -> Ended:
-        """Run `python -m mpi4py argv` in `world` ranks until it ends; fails the test at the timeout."""
+        """Run `python -m mpi4py argv` in `world` ranks until it ends; fails the test at the timeout.
+
+        With `runner` empty, nothing but the program itself ends the others when one of them fails.
+        """
         base = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
         changes = mpi_library.environment(self.mpi, base)
         environment = {
@@ -53,7 +57,7 @@ class Starter:
         }
         begin = time.monotonic()
         job = subprocess.Popen(
-            mpi_library.launch_command(self.mpi, world, [sys.executable, "-m", "mpi4py", *argv]),
+            mpi_library.launch_command(self.mpi, world, [sys.executable, *runner, *argv]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -114,6 +114,40 @@ def test_nothing_is_compiled(alone: dict[str, Any]) -> None:
     assert not loaded
 
 
+@pytest.fixture(scope="module")
+def sharing() -> dict[str, Any]:
+    (output,) = run([program("sharing.py")], [{}])
+    (found,) = results(output)
+    return found
+
+
+def test_adopting_a_group_of_the_callers_compiles_nothing(sharing: dict[str, Any]) -> None:
+    """It would take a minute, or for ever behind the lock of a build that was killed."""
+    assert sharing["adopted"] == [False, True, []]
+    assert sharing["still up"]
+    assert sharing["compatible"] is True  # left as it was
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_engines_the_last_one_ends_the_group(sharing: dict[str, Any], stage: int, first: int) -> None:
+    assert sharing[f"stage {stage}, {first} left first"] == [True, False, True]
+    assert not sharing[f"stage {stage}, {first} left first: up"]
+
+
+def test_what_start_began_is_ended_by_shutdown_alone(sharing: dict[str, Any]) -> None:
+    assert sharing["started before"]
+    assert sharing["held"]
+    assert sharing["held by a later start"]
+    assert not sharing["let go"]
+
+
+def test_a_call_that_failed_is_no_user(sharing: dict[str, Any]) -> None:
+    assert sharing["up after failing"]
+    assert sharing["after failing"]
+    assert not sharing["up in the end"]
+
+
 def check_pair(outputs: list[str], launcher: str, transports: list[list[str]]) -> None:
     """Every stage trained alike, in both ranks, over each transport that was asked for."""
     found = [each for output in outputs for each in results(output)]

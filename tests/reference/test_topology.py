@@ -173,7 +173,9 @@ def test_mpi_is_believed_only_where_the_caller_runs_it_with_others(
     monkeypatch: pytest.MonkeyPatch, initialised: bool, size: int, launcher: str
 ) -> None:
     module = types.SimpleNamespace(
-        Is_initialized=lambda: initialised, COMM_WORLD=types.SimpleNamespace(Get_size=lambda: size)
+        Is_initialized=lambda: initialised,
+        Is_finalized=lambda: False,
+        COMM_WORLD=types.SimpleNamespace(Get_size=lambda: size),
     )
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", module)
     assert find({}).launcher == launcher
