@@ -13,6 +13,7 @@ found, what was expected, and the remedy.
 from conformance.reference.config import load_config
 from conformance.reference.engine import Initialized, initialize
 from conformance.reference.errors import (
+    CheckpointError,
     ConfigError,
     DataError,
     ModelError,
@@ -27,6 +28,7 @@ from conformance.reference.transport import TRANSPORTS, Ground, choose_transport
 
 __all__ = [
     "TRANSPORTS",
+    "CheckpointError",
     "ConfigError",
     "Connection",
     "DataError",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.reference import mpi_abort, process_group
 from conformance.reference.config import Config, load_config, refuse_unknown_keys
 from conformance.reference.errors import ModelError, TopologyError
+from conformance.reference.loading import guard_loading
 from conformance.reference.refusals import refuse_auto, refuse_lost_sequence_parallelism, refuse_training_data
 from conformance.reference.topology import Topology
 
@@ -120,7 +121,9 @@ def initialize(
     Every rank must make the call. It finds this process's place (`find_topology`), chooses the transport
     (`choose_transport`), starts torch.distributed through DeepSpeed (`start`; one that is already up is adopted), and
     calls `deepspeed.initialize(model=…, config=…)`. Then it checks that the engine has the ranks and the device that
-    were planned. After an error, torch.distributed may be up; `shutdown` ends it.
+    were planned, and has `engine.load_checkpoint` raise `CheckpointError`, which names the remedy, for a checkpoint of
+    another number of ranks or of a model that torch.compile wrapped on one side only. After an error, torch.distributed
+    may be up; `shutdown` ends it.
 
     Args:
         model: the model, not wrapped.
@@ -179,6 +182,7 @@ def initialize(
     except BaseException:
         process_group.release(connection, end=False)  # the other ranks may be in the midst of it
         raise
+    guard_loading(engine)
     return Initialized(engine, wrapped, dataloader, scheduler, connection)
 
 

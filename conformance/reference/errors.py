@@ -1,4 +1,4 @@
-"""Why a start was refused: what was looked at, what was found, what was expected, and the remedy."""
+"""Why a start, or a load, was refused: what was looked at, what was found, what was expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ class TransportError(StartError):
 
 class ConfigError(StartError):
     """The DeepSpeed config cannot be read, or holds what DeepSpeed would silently ignore."""
+
+
+class CheckpointError(StartError):
+    """A checkpoint does not fit this job; DeepSpeed would fail without a remedy, or load nothing."""
 
 
 class DataError(StartError):

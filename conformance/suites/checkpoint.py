@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from conformance.model.case import Step, case
 from conformance.model.setting import Axes, Observation, Setting
 from conformance.model.verdict import Unsupported
-from conformance.suites.common import checks, training
+from conformance.suites.common import checks, observing, training
+from conformance.suites.common.expecting import assert_raised
 from conformance.suites.common.resuming import (
     AFTER,
     BEFORE,
@@ -123,8 +127,11 @@ def try_to_resume(setting: Setting) -> Observation:
     session = begin(setting, asked, fresh=True, stage=stage)
     tried = attempt(lambda: session.load(checkpoint(setting)))
     if tried.error is not None:
-        return {"refused": tried.error}
+        return {"refused": tried.error, "integration": setting.integration}
     return resumed_run(setting, session, asked, lambda: None)
+
+
+STARTED_BY_REFERENCE = ("reference", "fabric", "lightning")
 
 
 def save_then_resize(axes: Axes) -> list[Step]:
@@ -139,6 +146,9 @@ def check_resize(axes: Axes, steps: list[list[Observation]], measured: dict[str,
     refused = [each.get("refused") for each in resumed]
     if any(refused):
         pattern = rf"ZeRORuntimeException: .*world size of {axes['saved']} .*current world size is {axes['resumed']}\."
+        if resumed[0].get("integration") in STARTED_BY_REFERENCE:
+            numbers = f"found one of {axes['saved']} data-parallel ranks; expected one of {axes['resumed']}, "
+            pattern = rf"CheckpointError: checkpoint .*: {numbers}.* Remedy: .* convert it to a universal checkpoint"
         error = checks.every_rank_raised(refused, pattern, "a resume on another number of ranks")
         assert axes["stage"] != 0, f"stage 0 has nothing partitioned, and yet: {error}"
         raise Unsupported(error)
@@ -1198,3 +1208,43 @@ def check_safe_to_load(steps: list[list[Observation]]) -> None:
     assert not refused, "torch.load(weights_only=True) refuses " + "; ".join(
         f"{name}: {error}" for name, error in refused.items()
     )
+
+
+def load_around_compile(setting: Setting) -> Observation:
+    """Save the weights of one engine and load them into another, with torch.compile around the model as asked."""
+    import torch
+
+    config = observing.tiny_config(zero_optimization={"stage": setting["stage"]})
+
+    def engine(side: str, seed: int) -> Any:
+        model: Any = observing.tiny_model(seed)
+        if setting["wrapped"] in (side, "both"):
+            model = torch.compile(model, backend="eager")
+        return observing.starter(setting)(model=model, config=config)[0]
+
+    folder = str(checkpoint(setting))
+    saving, loading = engine("saved", 0), engine("loading", 1)
+    saving.save_checkpoint(folder)
+    torch.distributed.barrier()  # rank 0 writes the file
+    saved, before = observing.flat_weights(saving.module), observing.flat_weights(loading.module)
+    tried = observing.attempt(lambda: loading.load_checkpoint(folder, load_module_strict=setting["strict"])[0])
+    return {"load": tried, "saved": saved, "before": before, "after": observing.flat_weights(loading.module)}
+
+
+@case("checkpoint/compiled_model", load_around_compile)
+def check_compiled_model(axes: Axes, observations: list[Observation]) -> None:
+    """The same names load; other names are refused, and change nothing."""
+    for rank, seen in enumerate(observations):
+        assert not np.array_equal(seen["saved"], seen["before"]), (
+            f"rank {rank}: both models begin with the same weights"
+        )
+        expected = seen["saved"] if axes["wrapped"] == "both" else seen["before"]
+        assert np.array_equal(seen["after"], expected), f"rank {rank}: the load left other weights than expected"
+    if axes["wrapped"] == "both":
+        for rank, seen in enumerate(observations):
+            assert seen["load"].get("returned"), f"rank {rank}: {seen['load']}, expected the path that was loaded"
+        return
+    remedy = "wrap the model" if axes["wrapped"] == "saved" else "do not wrap the model"
+    says = re.compile(f"torch.compile wrapped the model on one side only; .* Remedy: {remedy} ")
+    for rank, seen in enumerate(observations):
+        assert_raised(seen["load"], "conformance.reference.errors.CheckpointError", says, f"rank {rank}")

@@ -789,8 +789,8 @@ def watch_for_compiling(setting: Setting) -> Observation:
     return {**told, "watched": "would be compiled" in str(watched.get("raised"))}
 
 
-@case(watch_for_compiling)
-def test_compiles_nothing(observations: list[Observation]) -> None:
+@case("initialize/compiles_nothing", watch_for_compiling)
+def check_compiles_nothing(observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "started"))
     for rank, seen in enumerate(observations):
         assert seen["watched"], f"rank {rank}: this DeepSpeed builds the op otherwise, and nothing was watched"
@@ -814,8 +814,8 @@ def leave_one_of_two_engines(setting: Setting) -> Observation:
     return {"proof": proof, "up": up, "up_in_the_end": torch.distributed.is_initialized()}
 
 
-@case(leave_one_of_two_engines)
-def test_two_engines(axes: Axes, observations: list[Observation]) -> None:
+@case("initialize/two_engines", leave_one_of_two_engines)
+def check_two_engines(axes: Axes, observations: list[Observation]) -> None:
     assert_works(proofs_in(observations, "proof"), stage=int(axes["stage"]))
     for rank, seen in enumerate(observations):
         assert seen["up"], f"rank {rank}: the first to be left, twice, ended the group of the other"

@@ -1,4 +1,4 @@
-"""What the ranks of test_mpi_start.py run. Usage: start_in_ranks.py env|unauthenticated FOLDER"""
+"""What the ranks of test_mpi_start.py run. Usage: start_in_ranks.py env|strangers FOLDER"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def env() -> None:
     dist.destroy_process_group()
 
 
-def unauthenticated() -> None:
+def strangers() -> None:
     """Two processes that nothing but their variables joins: each is the only rank of an MPI world of its own.
 
     Afterwards MPI is finalised, and then no group can be made at all.
@@ -68,4 +68,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
     mpi_transport.register()
-    {"env": env, "unauthenticated": unauthenticated}[sys.argv[1]]()
+    {"env": env, "strangers": strangers}[sys.argv[1]]()

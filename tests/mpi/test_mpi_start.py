@@ -13,7 +13,7 @@ import pytest
 from conformance.hosts import mpi_library
 from conformance.reference import mpi_transport
 from conformance.reference.errors import MpiError
-from conformance.reference.mpi_transport import Worker
+from conformance.reference.mpi_transport import Member
 from tests.mpi.mpi_jobs import HERE, ROOT, Starter
 
 SCRIPT = str(HERE / "start_in_ranks.py")
@@ -43,21 +43,21 @@ def test_registering_does_not_start_mpi() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=120, stdin=subprocess.DEVNULL)
 
 
-def test_workers_of_one_world_are_accepted_in_any_order() -> None:
-    mpi_transport.refuse_unauthenticated([Worker(3, 4, "MPICH 5"), Worker(0, 4, "MPICH 5")])
+def test_members_of_one_world_are_accepted_in_any_order() -> None:
+    mpi_transport.refuse_strangers([Member(3, 4, "MPICH 5"), Member(0, 4, "MPICH 5")])
 
 
 @pytest.mark.parametrize(
-    "workers",
+    "members",
     [
-        [Worker(0, 1, "MPICH 5"), Worker(0, 1, "MPICH 5")],
-        [Worker(0, 2, "MPICH 5"), Worker(1, 3, "MPICH 5")],
-        [Worker(0, 2, "MPICH 5"), Worker(0, 2, "MPICH 5")],
+        [Member(0, 1, "MPICH 5"), Member(0, 1, "MPICH 5")],
+        [Member(0, 2, "MPICH 5"), Member(1, 3, "MPICH 5")],
+        [Member(0, 2, "MPICH 5"), Member(0, 2, "MPICH 5")],
     ],
 )
-def test_workers_of_several_worlds_are_refused_by_name(workers: list[Worker]) -> None:
+def test_members_of_several_worlds_are_refused_by_name(members: list[Member]) -> None:
     with pytest.raises(MpiError) as caught:
-        mpi_transport.refuse_unauthenticated(workers)
+        mpi_transport.refuse_strangers(members)
     assert "torch's rank 1 is MPI's" in str(caught.value) and "MPICH 5" in str(caught.value)
 
 
@@ -74,7 +74,7 @@ def test_processes_that_mpiexec_did_not_join_are_refused_and_so_is_mpi_that_is_o
     environ = {name: value for name, value in {**environ, **changes}.items() if value is not None}
     processes = [
         subprocess.Popen(
-            [sys.executable, SCRIPT, "unauthenticated", str(tmp_path)],
+            [sys.executable, SCRIPT, "strangers", str(tmp_path)],
             env={**environ, "RANK": str(rank)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

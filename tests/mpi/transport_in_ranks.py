@@ -378,15 +378,15 @@ def barrier(rank: int, world: int) -> None:
 def subgroups(rank: int, world: int) -> None:
     pairs = [dist.new_group([other, (other + 1) % world]) for other in range(world if world > 2 else 1)]
     for first, group in enumerate(pairs):
-        workers = sorted({first, (first + 1) % world})
-        if rank not in workers:
+        members = sorted({first, (first + 1) % world})
+        if rank not in members:
             continue
         tensor = values(rank, 70_001)
         dist.all_reduce(tensor, group=group)
-        same(tensor, values(workers[0], 70_001) + values(workers[1], 70_001))
+        same(tensor, values(members[0], 70_001) + values(members[1], 70_001))
         root = torch.tensor([float(rank)])
-        dist.broadcast(root, workers[1], group=group)
-        assert root.item() == workers[1]
+        dist.broadcast(root, members[1], group=group)
+        assert root.item() == members[1]
     alone = dist.new_group([rank], use_local_synchronization=True)  # each rank its own, without the others
     tensor = values(rank, 9)
     dist.all_reduce(tensor, ReduceOp.AVG, group=alone)

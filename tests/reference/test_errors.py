@@ -3,6 +3,7 @@ import pickle
 import pytest
 
 from conformance.reference import (
+    CheckpointError,
     ConfigError,
     DataError,
     ModelError,
@@ -13,7 +14,9 @@ from conformance.reference import (
 )
 
 
-@pytest.mark.parametrize("kind", [ConfigError, DataError, ModelError, MpiError, TopologyError, TransportError])
+@pytest.mark.parametrize(
+    "kind", [CheckpointError, ConfigError, DataError, ModelError, MpiError, TopologyError, TransportError]
+)
 def test_an_error_says_all_four_things_and_survives_pickling(kind: type[StartError]) -> None:
     error = kind("RANK", "'x'", "an integer", "correct it")
     assert str(error) == "RANK: found 'x'; expected an integer. Remedy: correct it."

@@ -9,6 +9,7 @@ import pytest
 
 from conformance.model.verdict import Unsupported
 from conformance.oracle.trajectory import trajectory
+from conformance.reference import CheckpointError
 from conformance.suites import checkpoint
 from conformance.suites.common import training
 from conformance.suites.common.resuming import AFTER, BEFORE, question
@@ -53,6 +54,22 @@ def test_resize() -> None:
         checkpoint.check_resize(axes, [steps[0], [{"refused": ERROR}]], measured)
     with pytest.raises(AssertionError, match="raised 'AssertionError: '"):
         checkpoint.check_resize(axes, [steps[0], [{"refused": "AssertionError: "}]], measured)
+    ours = str(
+        CheckpointError(
+            "checkpoint x",
+            "one of 2 data-parallel ranks",
+            "one of 1, …",
+            "start 2 ranks; or convert it to a universal checkpoint",
+        )
+    )
+    for integration, error in (("reference", f"CheckpointError: {ours}"), ("accelerate", ERROR)):
+        told = [{"refused": error, "integration": integration}]
+        with pytest.raises(Unsupported):
+            checkpoint.check_resize(axes, [steps[0], told], measured)
+    for integration, error in (("accelerate", f"CheckpointError: {ours}"), ("reference", ERROR)):
+        told = [{"refused": error, "integration": integration}]
+        with pytest.raises(AssertionError, match="expected what matches"):
+            checkpoint.check_resize(axes, [steps[0], told], measured)
 
 
 def test_change_stage() -> None:

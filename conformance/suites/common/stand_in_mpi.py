@@ -80,6 +80,7 @@ def installed(
     mpi.Get_processor_name = lambda: host_name or hosts[rank]
     mpi.Get_library_version = lambda: LIBRARY
     mpi.Is_initialized = lambda: True
+    mpi.Is_finalized = lambda: False
     package: Any = types.ModuleType("mpi4py")
     package.MPI = mpi
     names = ("mpi4py", "mpi4py.MPI")
