@@ -39,7 +39,9 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("cell", metavar="CELL", help="the cell's id, as --list and reports show it")
     parser.add_argument("--exact", action="store_true", help="write a .pyz that replays the cell with the harness")
-    parser.add_argument("--integration", metavar="NAME", help=f"what starts DeepSpeed (default: {BARE}, if it is for it)")
+    parser.add_argument(
+        "--integration", metavar="NAME", help=f"what starts DeepSpeed (default: {BARE}, if it is for it)"
+    )
     parser.add_argument("--lane", metavar="NAME", help="whose launcher and transport (default: the first for the cell)")
     parser.add_argument("--transport", metavar="NAME", help="default: the lane's first")
     parser.add_argument("--records", metavar="FILE", type=Path, help="records that say what was observed")
@@ -107,10 +109,9 @@ def short_form(replay: Replay) -> Repro | None:
         module = importlib.import_module(f"conformance.suites.{cell.suite}_repro")
     except ModuleNotFoundError:
         return None
-    shown: dict[str, Short] = module.SHORT
-    if replay.integration not in getattr(module, "INTEGRATIONS", (BARE,)) or cell.case not in shown:
-        return None
-    return shown[cell.case](cell.axes)
+    shown: dict[str, dict[str, Short]] = module.SHORT
+    short = shown.get(replay.integration, {}).get(cell.case)
+    return None if short is None else short(cell.axes)
 
 
 def _about(short: Repro, replay: Replay, matrix: Matrix, records: Path | None) -> About:

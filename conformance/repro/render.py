@@ -42,7 +42,7 @@ _OTHERS = {
     ),
     "accelerate": "import accelerate",
     "deepspeed": "import deepspeed",
-    "lightning": "import pytorch_lightning as lightning",
+    "pytorch_lightning": "import pytorch_lightning",
     "nn": "from torch import nn",
     "numpy": "import numpy",
     "torch": "import torch",

@@ -5,7 +5,7 @@ It runs where nothing of this project is installed, and so imports the standard 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -13,40 +13,34 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-NEEDS = {
-    # by module: the distribution that has it
-    "deepspeed": "deepspeed",
-    "filelock": "filelock",
-    "jinja2": "jinja2",
-    "mpi4py": "mpi4py",
-    "numpy": "numpy",
-    "packaging": "packaging",
-    "psutil": "psutil",
-    "pydantic": "pydantic",
-    "pytest": "pytest",
-    "rich": "rich",
-    "torch": "torch",
-    "xdist": "pytest-xdist",
-}
-"""What the extra `harness` of pyproject.toml asks for, as far as a run needs it."""
-
 USAGE = 2
+RESULTS = "replay-results"
+"""Where records and the report are left, in the folder where this is run."""
 
 
 def main() -> int:
-    """Run the cell; returns the exit code of the run: 0 as expected, 1 where the fault shows."""
-    missing = [name for module, name in NEEDS.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        print(f"error: {', '.join(missing)} not installed; pip install {' '.join(missing)}", file=sys.stderr)
-        return USAGE
-    with tempfile.TemporaryDirectory(prefix="conformance-replay-") as name:
+    """Run the cell, with this program's arguments as further options of `run`; returns the run's exit code: 1 where
+    the fault shows, 0 where the cell passes, 2 where packages are missing."""
+    with tempfile.TemporaryDirectory(prefix="replay-") as name:
         with zipfile.ZipFile(Path(__file__).parent) as archive:
             archive.extractall(name)
         told = json.loads(Path(name, "replay.json").read_text(encoding="utf-8"))
-        print(f"{told['cell']}: python -m conformance {' '.join(told['words'])}", flush=True)
-        results = Path.cwd() / "replay-results"
-        command = [sys.executable, "-m", "conformance", *told["words"], "--report-folder", str(results)]
+        missing = [each for each in told["needs"] if not installed(each)]
+        if missing:
+            print(f"error: not installed: {', '.join(missing)}; pip install {' '.join(missing)}", file=sys.stderr)
+            return USAGE
+        command = [sys.executable, "-m", "conformance", *told["words"], "--report-folder", str(Path.cwd() / RESULTS)]
+        print(" ".join(["python", *command[1:]]), flush=True)
         return subprocess.run([*command, *sys.argv[1:]], cwd=Path(name, "harness"), check=False).returncode
+
+
+def installed(name: str) -> bool:
+    """Whether a distribution is there, in whatever version."""
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -41,16 +41,24 @@ class Model(nn.Sequential):
         torch.manual_seed(seed)
         super().__init__({layers})
 {textwrap.indent(more, " " * 8)}"""
-    return made.rstrip() + (f"\n\n    def forward(self, inputs):\n{textwrap.indent(forward, ' ' * 8)}" if forward else "")
+    return made.rstrip() + (
+        f"\n\n    def forward(self, inputs):\n{textwrap.indent(forward, ' ' * 8)}" if forward else ""
+    )
 
 
 _LAYERS = "nn.Linear(17, 63), nn.Tanh(), nn.Linear(63, 5)"
 
 
 MLP = Task(_sequential("nn.Linear(17, 63), nn.Tanh(), nn.Linear(63, 62), nn.Tanh(), nn.Linear(62, 5)"), _LOSS, _DATA)
-WIDE = Task(_sequential("nn.Linear(17, 1151), nn.Tanh(), nn.Linear(1151, 1151), nn.Tanh(), nn.Linear(1151, 5)"), _LOSS, _DATA)
+WIDE = Task(
+    _sequential("nn.Linear(17, 1151), nn.Tanh(), nn.Linear(1151, 1151), nn.Tanh(), nn.Linear(1151, 5)"), _LOSS, _DATA
+)
 SCALAR = Task(
-    _sequential(_LAYERS, "self.scale = nn.Parameter(torch.tensor(1.1))  # no dimensions", "return super().forward(inputs) * self.scale"),
+    _sequential(
+        _LAYERS,
+        "self.scale = nn.Parameter(torch.tensor(1.1))  # no dimensions",
+        "return super().forward(inputs) * self.scale",
+    ),
     _LOSS,
     _DATA,
 )

@@ -255,18 +255,20 @@ def universal_groups(axes: Axes) -> Repro | None:
     return grouped(axes, save=save, between=CONVERT, load_config=UNIVERSAL, load=load, expected=expected)
 
 
-SHORT: dict[str, Short] = {
-    "resume": resume,
-    "resume_groups": grouped,
-    "resize": resize,
-    "change_stage": change_stage,
-    "whole_weights": whole_weights,
-    "whole_weights_round_robin": whole_weights,
-    "load_part": load_part,
-    "latest": latest,
-    "killed_save": killed_save,
-    "universal": universal,
-    "universal_round_robin": universal,
-    "universal_groups": universal_groups,
+SHORT: dict[str, dict[str, Short]] = {
+    "deepspeed": {
+        "resume": resume,
+        "resume_groups": grouped,
+        "resize": resize,
+        "change_stage": change_stage,
+        "whole_weights": whole_weights,
+        "whole_weights_round_robin": whole_weights,
+        "load_part": load_part,
+        "latest": latest,
+        "killed_save": killed_save,
+        "universal": universal,
+        "universal_round_robin": universal,
+        "universal_groups": universal_groups,
+    },
 }
-"""By the names of the cases."""
+"""By the names of integrations and cases."""

@@ -61,5 +61,5 @@ def objects(axes: Axes) -> Repro | None:
     return Call(body=body, ranks=int(axes["world"]))
 
 
-SHORT: dict[str, Short] = {"operation": operation, "objects": objects}
-"""By the names of the cases."""
+SHORT: dict[str, dict[str, Short]] = {"deepspeed": {"operation": operation, "objects": objects}}
+"""By the names of integrations and cases."""

@@ -137,13 +137,15 @@ def returned(axes: Axes) -> Repro | None:
     return call(axes, INITIALIZE, step())
 
 
-SHORT: dict[str, Short] = {
-    "args_omitted": args_omitted,
-    "open_mpi_local_rank": open_mpi_local_rank,
-    "scheduler": scheduler,
-    "scheduler_of_another_optimizer": scheduler_of_another_optimizer,
-    "config_refused": config_refused,
-    "group_timeout": group_timeout,
-    "returned": returned,
+SHORT: dict[str, dict[str, Short]] = {
+    "deepspeed": {
+        "args_omitted": args_omitted,
+        "open_mpi_local_rank": open_mpi_local_rank,
+        "scheduler": scheduler,
+        "scheduler_of_another_optimizer": scheduler_of_another_optimizer,
+        "config_refused": config_refused,
+        "group_timeout": group_timeout,
+        "returned": returned,
+    },
 }
-"""By the names of the cases."""
+"""By the names of integrations and cases."""

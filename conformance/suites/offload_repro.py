@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from conformance.model.setting import Axes
-from conformance.repro.forms import Call, Repro, Short
+from conformance.repro.forms import Call, Repro, Resume, Short
 from conformance.suites import checkpoint_repro, zero_repro
 from conformance.suites.initialize_repro import call
 from conformance.suites.test_offload import OPTIONS, asked, task
@@ -62,11 +63,42 @@ def without_effect(axes: Axes) -> Repro | None:
     return Call(config=config, ranks=int(axes["world"]), body=body, uses_folder="nvme" in axes.values())
 
 
-def resume(axes: Axes) -> Repro | None:
+def resume(axes: Axes) -> Resume:
     """A run with offload resumes as one without."""
     config = checkpoint_repro.config(axes, zero=sections(axes))
     more = {"layers": WIDE_LAYERS} if task(axes) == "wide" else {}
     return checkpoint_repro.resume(axes, config=config, **more)
+
+
+def resume_in_second_engine(axes: Axes) -> Repro | None:
+    """A resume in a process that has had an engine before, as in each Trainer.fit of Lightning after the first."""
+    if axes["optimizer"] != "nvme":
+        return None
+    load = """
+        first, engine = engine, begin(rank, seed=1)  # as a second Trainer.fit
+        engine.load_checkpoint("saved")
+        saved = torch.load("saved0.pt")
+        off = ((weights(engine.module) - saved).norm() / saved.norm()).item()
+        assert off < 0.1, f"loading changed nothing: weights are off the saved ones by {off:.2g}"
+    """
+    save = 'torch.save(weights(engine.module), f"saved{rank}.pt")\nengine.save_checkpoint("saved")'
+    return dataclasses.replace(resume(axes), save=save, load=load)
+
+
+def save_twice(axes: Axes) -> Repro | None:
+    """Two saves under one tag, as the Trainer does where it cannot gather the weights."""
+    if axes["optimizer"] != "nvme":
+        return None
+    save = """
+        for _ in range(2):
+            try:
+                engine.save_checkpoint("saved", tag="same")
+            except Exception as error:
+                raise AssertionError(f"rank {rank} raised {type(error).__name__}: {error}")
+    """
+    return dataclasses.replace(
+        resume(axes), save=save, load="", expected="A second save under a tag writes over the first."
+    )
 
 
 def swap_place(axes: Axes) -> Repro | None:
@@ -86,11 +118,15 @@ def swap_place(axes: Axes) -> Repro | None:
     return call(axes, code, config=config)
 
 
-SHORT: dict[str, Short] = {
-    "train": train,
-    "option": train,
-    "without_effect": without_effect,
-    "resume": resume,
-    "swap_place": swap_place,
+SHORT: dict[str, dict[str, Short]] = {
+    "deepspeed": {
+        "train": train,
+        "option": train,
+        "without_effect": without_effect,
+        "resume": resume,
+        "swap_place": swap_place,
+    },
+    "lightning": {"resume": resume_in_second_engine},
+    "transformers": {"resume": save_twice},
 }
-"""By the names of the cases."""
+"""By the names of integrations and cases."""

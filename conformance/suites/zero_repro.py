@@ -176,17 +176,19 @@ def rebuilt_engine(axes: Axes) -> Repro | None:
     return train(axes, begin=begin)
 
 
-SHORT: dict[str, Short] = {
-    "train": train,
-    "four": train,
-    "model": train,
-    "uncommon_parameter": train,
-    "outputs": train,
-    "optimizer": optimizer,
-    "feature": feature,
-    "loop": loop,
-    "parameter_groups": parameter_groups,
-    "broadcast": broadcast,
-    "rebuilt_engine": rebuilt_engine,
+SHORT: dict[str, dict[str, Short]] = {
+    "deepspeed": {
+        "train": train,
+        "four": train,
+        "model": train,
+        "uncommon_parameter": train,
+        "outputs": train,
+        "optimizer": optimizer,
+        "feature": feature,
+        "loop": loop,
+        "parameter_groups": parameter_groups,
+        "broadcast": broadcast,
+        "rebuilt_engine": rebuilt_engine,
+    },
 }
-"""By the names of the cases."""
+"""By the names of integrations and cases."""

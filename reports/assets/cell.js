@@ -90,8 +90,11 @@ function recordOf(cell, column, record, origin, rules) {
 function alone(cell, column, record) {
   if (!["FAIL", "CRASH", "TIMEOUT", "XFAIL", "XPASS"].includes(VERDICTS.get(record.verdict).name)) return null;
   const integration = ["reference", "deepspeed"].includes(column.integration) ? "" : " --integration " + column.integration;
-  const words = `python -m conformance repro "${cell.id}" --lane ${column.lane} --transport ${column.transport}${integration} --into repro.py`;
-  return el("section", {}, el("h2", {}, "Show it without the harness"), command("Command that writes the script", words));
+  const words = `python -m conformance repro "${cell.id}" --lane ${column.lane} --transport ${column.transport}${integration}`;
+  const exact = command("Command that writes a file which replays the cell", words + " --exact --into repro.pyz");
+  // Ranks that mpiexec starts have no short form.
+  const short = column.lane.endsWith("_mpi") ? [] : [command("Command that writes a script", words + " --into repro.py")];
+  return el("section", {}, el("h2", {}, "Show it without the harness"), ...short, exact);
 }
 
 function ruleText(number) {
