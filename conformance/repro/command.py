@@ -16,7 +16,7 @@ from conformance.model.exit_code import ExitCode
 from conformance.model.record import Record, RecordFileError, read_records
 from conformance.repro.exact import Replay, pack
 from conformance.repro.forms import Repro, Short
-from conformance.repro.render import About, render
+from conformance.repro.render import LINES, About, render
 
 BARE = "deepspeed"
 """What an upstream report wants: DeepSpeed with nothing around it."""
@@ -92,12 +92,14 @@ def script(replay: Replay, matrix: Matrix, *, records: Path | None = None) -> st
         RecordFileError: `records` cannot be read. MatrixError: it does not tell of the cell.
     """
     short = short_form(replay)
-    if short is None:
-        raise NoShortFormError(
-            f"{replay.cell.id} has no short form on {replay.lane.name} with {replay.integration}; "
-            "repro CELL --exact writes a file that replays it with the harness"
-        )
-    return render(short, _about(short, replay, matrix, records), cpu=replay.lane.device != "cuda")
+    if short is not None:
+        text = render(short, _about(short, replay, matrix, records), cpu=replay.lane.device != "cuda")
+        if text.count("\n") <= LINES:
+            return text
+    raise NoShortFormError(
+        f"{replay.cell.id} has no short form on {replay.lane.name} with {replay.integration}; "
+        "repro CELL --exact writes a file that replays it with the harness"
+    )
 
 
 def short_form(replay: Replay) -> Repro | None:
@@ -124,7 +126,9 @@ def _about(short: Repro, replay: Replay, matrix: Matrix, records: Path | None) -
     versions = _versions(replay.integration)
     if records is not None:
         found, versions = _observed(records, replay)
-    return About(title, short.expected or f"{rule.text} [{rule.source}]", found, versions, _command(replay))
+    return About(
+        title, short.expected or f"{rule.text} [{rule.source}]", found, versions, _command(replay), short.brief
+    )
 
 
 def _command(replay: Replay) -> str:

@@ -22,10 +22,12 @@ class Repro:
     Attributes:
         config: DeepSpeed's config; None where the script's code has its own, or none.
         expected: what should come, a sentence; the cell's first rule by default.
+        brief: the same in one line, where a script has no room for the rule.
     """
 
     template: ClassVar[str]
     starts: ClassVar[int] = 1
+    brief: ClassVar[str] = ""
 
     config: Mapping[str, Any] | None = None
     expected: str = ""
@@ -59,6 +61,7 @@ class Training(Repro):
     Attributes:
         task: model, batches and loss.
         options: of the plain optimizer.
+        functions: code of functions that the rest needs.
         plain_parameters: code of what the plain optimizer is given.
         begin: code that makes `engine`.
         loop: code that trains one step; has `engine`, `rank` and `step`.
@@ -69,6 +72,7 @@ class Training(Repro):
 
     template = "training.py.jinja"
     function: ClassVar[str] = "train"
+    brief = "The weights that plain PyTorch comes to."
 
     task: Task = MLP
     ranks: int = 2
@@ -77,6 +81,7 @@ class Training(Repro):
     clipping: float = 0.0
     optimizer: str = "AdamW"
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    functions: str = ""
     plain_parameters: str = "plain.parameters()"
     begin: str = "engine, *_ = deepspeed.initialize(model=Model(), config=CONFIG)"
     loop: str = """
@@ -110,6 +115,7 @@ class Resume(Repro):
 
     template = "resume.py.jinja"
     starts = 2
+    brief = "The resumed run is the one that was not interrupted."
     uses_folder: ClassVar[bool] = True
 
     layers: str = "torch.nn.Linear(17, 63), torch.nn.Tanh(), torch.nn.Linear(63, 5)"

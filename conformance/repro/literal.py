@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+WIDTH: Final = 110
+"""Columns of a line, but for what cannot be broken."""
 
 
 class Code(str):
@@ -12,10 +15,15 @@ class Code(str):
     __slots__ = ()
 
 
-def literal(value: Any) -> str:
-    """A mapping as code, a line for each key of the outermost; double quotes."""
-    inside = "".join(f"    {_item(key, item)},\n" for key, item in value.items())
-    return f"{{\n{inside}}}"
+def literal(value: Mapping[str, Any], indent: int = 0) -> str:
+    """A mapping as code, a line for each key; inner mappings in one line where they fit. Double quotes."""
+    lines = []
+    for key, item in value.items():
+        line = _item(key, item)
+        if isinstance(item, Mapping) and indent + 5 + len(line) > WIDTH:
+            line = f"{plain(key)}: {literal(item, indent + 4)}"
+        lines.append(f"{' ' * (indent + 4)}{line},\n")
+    return f"{{\n{''.join(lines)}{' ' * indent}}}"
 
 
 def plain(value: Any) -> str:

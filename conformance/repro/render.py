@@ -14,7 +14,7 @@ import jinja2
 from conformance.repro.forms import Repro
 from conformance.repro.literal import literal, plain
 
-WIDTH = 110
+WIDTH = 116
 LINES = 80
 """The most that a script may have."""
 
@@ -61,6 +61,7 @@ class About:
         found: what came; empty where nothing is known of it.
         versions: of what it was found or made with.
         command: what makes the script.
+        brief: what should come in one line, where there is no room for more; empty for nothing briefer.
     """
 
     title: str
@@ -68,13 +69,14 @@ class About:
     found: str
     versions: str
     command: str
+    brief: str = ""
 
     def text(self, room: int) -> str:
-        """The docstring. Where it has more than `room` lines, it tells less of what was found, and leaves out where
-        what was expected stands."""
+        """The docstring. Where it has more than `room` lines, it tells less of what was found, and of what was
+        expected."""
         sentences = re.split(r"(?<=[.!?]) +", self.found) if self.found else []
         tellings = [(self.expected, sentences[:count]) for count in range(len(sentences), -1, -1)]
-        tellings.append((re.sub(r" \[.*\]$", "", self.expected), []))
+        tellings += [(re.sub(r" \[.*\]$", "", self.expected), []), (self.brief or self.expected, [])]
         texts = [self._text(expected, " ".join(found)) for expected, found in tellings]
         return next((text for text in texts if text.count("\n") < room), texts[-1])
 
@@ -89,15 +91,22 @@ class About:
 
 
 def render(repro: Repro, about: About, *, cpu: bool) -> str:
-    """A Python file that shows what `repro` is about.
+    """A Python file that shows what `repro` is about, more tersely where it would have more than LINES lines; a few
+    have more even so.
 
     Args:
         cpu: whether it is for the CPU, and must keep DeepSpeed from a GPU that may be there.
     """
+    texts = (_text(repro, about, cpu=cpu, terse=terse) for terse in (False, True))
+    return min(texts, key=lambda text: text.count("\n") > LINES)
+
+
+def _text(repro: Repro, about: About, *, cpu: bool, terse: bool) -> str:
     dtype = "" if repro.dtype == "float32" else f"torch.{repro.dtype}"
     where = [each for each in ("" if cpu else "engine.device", dtype) if each]
     moved = f".to({', '.join(where)})" if where else ""
-    body = _environment().get_template(repro.template).render(repro=repro, cpu=cpu, moved=moved)
+    template = _environment().get_template(repro.template)
+    body = template.render(repro=repro, cpu=cpu, moved=moved, terse=terse)
     body = re.sub(r"[ \t]+\n", "\n", body)
     body = re.sub(r"\n{4,}", "\n\n\n", body).strip("\n") + "\n"
     rest = f"\n\n{_imports(body, cpu=cpu)}\n\n{body}"

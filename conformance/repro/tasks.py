@@ -83,9 +83,9 @@ IN_MAPPING = Task(
         _LAYERS,
         _TWO,
         "first = super().forward(inputs)\n"
-        'return {"first": first, "more": {"side": self.side(first)}, "spare": self.spare(first)}',
+        'return {"first": first, "side": self.side(first), "spare": self.spare(first)}',
     ),
-    'nn.functional.mse_loss(output["first"].float(), targets) + 0.1 * output["more"]["side"].float().square().mean()',
+    'nn.functional.mse_loss(output["first"].float(), targets) + 0.1 * output["side"].float().square().mean()',
     _DATA,
     "output = module(inputs)",
 )
@@ -104,17 +104,12 @@ targets = inputs[:, 0, 0, :5].argmax(dim=1)""",
 )
 TRANSFORMER = Task(
     """\
-class Model(nn.Module):
+class Model(nn.Sequential):
     def __init__(self, seed=0):
-        super().__init__()
         torch.manual_seed(seed)
-        self.embedding = nn.Embedding(33, 24)
-        self.block = nn.TransformerEncoderLayer(24, 2, 48, dropout=0.0, batch_first=True)
-        self.head = nn.Linear(24, 33, bias=False)
-        self.head.weight = self.embedding.weight  # tied
-
-    def forward(self, tokens):
-        return self.head(self.block(self.embedding(tokens)))""",
+        block = nn.TransformerEncoderLayer(24, 2, 48, dropout=0.0, batch_first=True)
+        super().__init__(nn.Embedding(33, 24), block, nn.Linear(24, 33, bias=False))
+        self[2].weight = self[0].weight  # tied""",
     "nn.functional.cross_entropy(module(inputs).float().flatten(0, 1), targets.flatten())",
     f"""\
 tokens = (torch.randint(0, 33, ({ROWS}, 1), generator=generator) + torch.arange(8)) % 33

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Repro, Resume, Short
-from conformance.repro.literal import plain
+from conformance.repro.snippets import lines, refused
 from conformance.repro.tasks import ROWS
-from conformance.suites.resuming import AFTER, BEFORE
-from conformance.suites.test_checkpoint import PARTS
-from conformance.suites.training import PERSISTENCE
+from conformance.suites.checkpoint import PARTS
+from conformance.suites.common.resuming import AFTER, BEFORE
+from conformance.suites.common.training import PERSISTENCE
 
 FIRST, REST = f"range({BEFORE})", f"range({BEFORE}, {BEFORE + AFTER})"
 ROUNDING = 1e-3
@@ -41,11 +40,6 @@ EXACT, CLOSE = 0.0, 1e-4
 another, where sums are taken in another order."""
 
 
-def lines(*parts: str) -> str:
-    """Code one after another."""
-    return "\n".join(textwrap.dedent(part).strip() for part in parts if part)
-
-
 def keep(save: str = SAVE) -> str:
     """Save, train on, and keep what the resume must come to."""
     return lines(save, f"train(engine, {REST})", 'torch.save(weights(engine.module), f"finished{rank}.pt")')
@@ -64,23 +58,6 @@ def go_on(load: str = LOAD, *, tolerance: float = EXACT) -> str:
     )
 
 
-def refused(call: str, says: str, wanted: str) -> str:
-    """Make a call, and fail unless it is refused with an error that says something.
-
-    Args:
-        says: a condition of `text`, the error's class and message. wanted: what that is, for people.
-    """
-    return f"""
-try:
-    {call}
-except Exception as error:
-    text = f"{{type(error).__name__}}: {{error}}"
-    assert {says}, f"rank {{rank}} raised {{text!r}}, expected {wanted}"
-else:
-    raise AssertionError("not refused, expected {wanted}")
-"""
-
-
 def resume(axes: Axes, **changes: Any) -> Resume:
     """A resume that must be the uninterrupted run."""
     given: dict[str, Any] = {
@@ -96,15 +73,14 @@ def resize(axes: Axes) -> Repro | None:
     """Stage 0 resumes on any number of ranks; the others refuse another, and name both."""
     if axes["stage"] == 0 or axes["saved"] == axes["resumed"]:
         return resume(axes)
-    says = f'"{axes["saved"]}" in text and "{axes["resumed"]}" in text'
-    wanted = f"an error that names both numbers of ranks, {axes['saved']} and {axes['resumed']}"
+    says = f'{{"{axes["saved"]}", "{axes["resumed"]}"}} <= set(text)'
+    wanted = "an error that names both numbers of ranks"
     return resume(axes, save=SAVE, load=refused(LOAD, says, wanted))
 
 
 def change_stage(axes: Axes) -> Repro | None:
     """Resumes rightly, or is refused with an error that is about that."""
     stage = int(axes["to_stage"])
-    section = config(axes, stage=stage)["zero_optimization"]
     load = f"""
         try:
             {LOAD}
@@ -114,7 +90,7 @@ def change_stage(axes: Axes) -> Repro | None:
             assert not amid, f"rank {{rank}} raised {{text!r}}, which says nothing of another stage"
             return
     """
-    other = f'{{**CONFIG, "zero_optimization": {plain(section)}}}'
+    other = f'{{**CONFIG, "zero_optimization": {{"stage": {stage}}}}}'
     return resume(axes, load=go_on(load, tolerance=CLOSE), load_config=other, other_stage=stage)
 
 
@@ -126,7 +102,8 @@ def whole_weights(axes: Axes) -> Repro | None:
         return resume(axes, save=SAVE, between=between, load="", expected=NOT_ZERO)
     read = "deepspeed.utils.safe_get_full_fp32_param(each).flatten().cpu()"
     save = f"""
-        saved = torch.cat([{read} for each in engine.module.parameters()])
+        parameters = engine.module.parameters()
+        saved = torch.cat([{read} for each in parameters])
         if rank == 0:
             torch.save(saved, "weights.pt")
         {SAVE}
@@ -162,7 +139,7 @@ def load_part(axes: Axes) -> Repro | None:
     return resume(axes, save=save, load=go_on(load, tolerance=tolerance), expected=PART)
 
 
-PART = "It goes on from the saved weights, as an engine that was made around them does (computed here before)."
+PART = "It goes on from the saved weights as an engine that is made around them does, which is computed here too."
 
 
 def latest(axes: Axes) -> Repro | None:

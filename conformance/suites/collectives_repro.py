@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Short
-from conformance.suites.checkpoint_repro import lines
+from conformance.repro.snippets import lines
 
 CALLS = {
     # by operation: the call, and what each rank must end with
@@ -23,7 +23,7 @@ def operation(axes: Axes) -> Repro | None:
     if name not in CALLS or dtype not in DTYPES or shape not in ("odd", "strided") or axes["members"] != "world":
         return None
     made, expected = CALLS[name]
-    bring = f"[(torch.arange(12) * 3 + other * 5).remainder(4).to({DTYPES[dtype]}) for other in range(RANKS)]"
+    bring = f"[((torch.arange(12) * 3 + each * 5) % 4).to({DTYPES[dtype]}) for each in range(RANKS)]"
     give = "given = brought[rank].clone()"
     if shape == "strided":
         give = """
@@ -39,10 +39,11 @@ def operation(axes: Axes) -> Repro | None:
         try:
             {made}
         except (RuntimeError, ValueError) as refusal:  # as NCCL does with such a tensor
-            assert any(word in str(refusal) for word in {LACKS}), f"refused with {{refusal}}"
+            assert any(word in str(refusal) for word in {LACKS}), refusal
             return
         expected = {expected}
-        assert given.equal(expected), f"rank {{rank}}: {name} gave {{given.tolist()}}, expected {{expected.tolist()}}"
+        told = f"{name} gave {{given.tolist()}}, expected {{expected.tolist()}}"
+        assert given.equal(expected), f"rank {{rank}}: {{told}}"
         """,
     )
     ranks = int(axes["world"])

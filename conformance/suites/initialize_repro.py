@@ -6,8 +6,8 @@ from typing import Any
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Short
-from conformance.suites.checkpoint_repro import lines, refused
-from conformance.suites.observing import LEARNING_RATE, MICRO_BATCH
+from conformance.repro.snippets import lines, refused
+from conformance.suites.common.observing import LEARNING_RATE, MICRO_BATCH
 
 STEP = """
     loss = engine(torch.ones({rows}, 4, device=engine.device)).sum()
@@ -71,23 +71,26 @@ def scheduler(axes: Axes) -> Repro | None:
     """By config or by a callable: the rate halves after each step."""
     by_config = {"type": "StepLR", "params": {"step_size": 1, "gamma": 0.5}}
     changes: dict[str, Any] = {"scheduler": by_config} if axes["kind"] == "torch_by_config" else {}
-    given = ""
+    begin = INITIALIZE
     if axes["kind"] == "callable":
-        given = ", lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)"
+        begin = lines(
+            "halving = lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)",
+            INITIALIZE.replace(", config", ", lr_scheduler=halving, config"),
+        )
     elif not changes:
         return None
-    initialize = INITIALIZE.replace(", config", f"{given}, config")
     judge = """
         rate = engine.get_lr()
         assert rate == [0.005], f"the rate after one step is {rate}, expected [0.005]"
     """
-    return call(axes, initialize, step(), judge, config=config(stage=int(axes["stage"]), **changes))
+    return call(axes, begin, step(), judge, config=config(stage=int(axes["stage"]), **changes))
 
 
 def scheduler_of_another_optimizer(axes: Axes) -> Repro | None:
     """A scheduler object whose optimizer the engine does not use."""
     by_config = axes["optimizer"] == "config"
-    given = "" if by_config else "optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.01), "
+    given = "" if by_config else "optimizer=adamw, "
+    adamw = "" if by_config else "adamw = lambda parameters: torch.optim.AdamW(parameters, lr=0.01)"
     code = f"""
         model = torch.nn.Linear(4, 2)
         other = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -103,7 +106,7 @@ def scheduler_of_another_optimizer(axes: Axes) -> Repro | None:
             rates.append(engine.get_lr())
         raise AssertionError(f"accepted, giving an engine whose rates were {{rates}}, not refused and not halved")
     """
-    return call(axes, code, config=config() if by_config else config(optimizer=None))
+    return call(axes, adamw, code, config=config() if by_config else config(optimizer=None))
 
 
 def config_refused(axes: Axes) -> Repro | None:

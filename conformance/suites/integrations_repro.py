@@ -7,9 +7,10 @@ from typing import Any
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Short, Training
 from conformance.repro.tasks import ROWS
-from conformance.suites import training, zero_repro
+from conformance.suites import zero_repro
+from conformance.suites.common import training
 from conformance.suites.initialize_repro import config as tiny
-from conformance.suites.test_integrations import accumulating, clipped
+from conformance.suites.integrations import accumulating, clipped
 
 ACCELERATOR = """
     given = {{"deepspeed_plugin": accelerate.DeepSpeedPlugin(hf_ds_config=CONFIG), "gradient_accumulation_steps": {0}}}

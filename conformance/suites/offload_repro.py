@@ -7,14 +7,13 @@ from typing import Any
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Resume, Short
+from conformance.repro.snippets import refused
 from conformance.suites import checkpoint_repro, zero_repro
 from conformance.suites.initialize_repro import call
-from conformance.suites.test_offload import OPTIONS, asked, task
+from conformance.suites.offload import OPTIONS, asked, task
 from conformance.suites.zero_repro import short_config
 
-WIDE_LAYERS = (
-    "torch.nn.Linear(17, 1151), torch.nn.Tanh(), torch.nn.Linear(1151, 1151), torch.nn.Tanh(), torch.nn.Linear(1151, 5)"
-)
+WIDE_LAYERS = "torch.nn.Linear(17, 1151), torch.nn.Linear(1151, 1151), torch.nn.Linear(1151, 5)"
 """A model so large that its state goes to disk."""
 
 
@@ -110,7 +109,7 @@ def swap_place(axes: Axes) -> Repro | None:
         if isinstance(section, dict):
             section.pop("nvme_path", None)
     config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True}}
-    code = checkpoint_repro.refused(
+    code = refused(
         "deepspeed.initialize(model=torch.nn.Linear(4, 2), config=CONFIG)",
         '"nvme_path" in text',
         "an error that names nvme_path",

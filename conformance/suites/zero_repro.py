@@ -10,8 +10,8 @@ from conformance.oracle.question import Question
 from conformance.repro.forms import Repro, Short, Training
 from conformance.repro.literal import Code
 from conformance.repro.tasks import ROWS, TASKS
-from conformance.suites import training
-from conformance.suites.test_zero import FEATURES, OPTIMIZERS, grouped_question, optimizer_question
+from conformance.suites.common import training
+from conformance.suites.zero import FEATURES, OPTIMIZERS, grouped_question, optimizer_question
 
 SUBTLE, COARSE = 1e-3, 0.1
 """How far from plain float32 a right run may be: by the order of sums, and by rounding to 16 bits."""
@@ -148,16 +148,18 @@ def loop(axes: Axes) -> Repro | None:
 
 def parameter_groups(axes: Axes) -> Repro | None:
     """Biases with a rate and a decay of their own."""
-    groups = (
-        '[{{"params": [p for p in {0}.parameters() if p.dim() > 1]}}, '
-        '{{"params": [p for p in {0}.parameters() if p.dim() == 1], "lr": 0.005, "weight_decay": 0.0}}]'
-    )
-    begin = f"""
-        module = Model()
-        groups = {groups.format("module")}
-        engine, *_ = deepspeed.initialize(model=module, model_parameters=groups, config=CONFIG)
+    functions = """
+        def groups(module):
+            biases = [each for each in module.parameters() if each.dim() == 1]
+            others = [each for each in module.parameters() if each.dim() > 1]
+            return [{"params": others}, {"params": biases, "lr": 0.005, "weight_decay": 0.0}]
     """
-    return training_of(axes, grouped_question(axes), begin=begin, plain_parameters=groups.format("plain"))
+    begin = """
+        module = Model()
+        engine, *_ = deepspeed.initialize(model=module, model_parameters=groups(module), config=CONFIG)
+    """
+    given: dict[str, Any] = {"functions": functions, "begin": begin, "plain_parameters": "groups(plain)"}
+    return training_of(axes, grouped_question(axes), None, **given)
 
 
 def broadcast(axes: Axes) -> Repro | None:
