@@ -25,12 +25,12 @@ from reports import SourceError, read_sources
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = """usage: python -m conformance run --lane NAME [options]
-       python -m conformance repro CELL [--into FILE] [options]
+       python -m conformance repro CELL [--exact] [--into FILE] [options]
        python -m conformance durations RECORDS...
        python -m conformance known [RECORDS...]
 
 run: the cells of one lane; options are those under "DeepSpeed conformance" in `python -m pytest --help`, and pytest's
-repro: prints a script that shows by itself what a cell shows, for an upstream report; --help tells its options
+repro: prints a cell as a script of at most 80 lines, for an upstream report; or writes a file that replays it exactly
 durations: takes over how long cells took, for --shard
 known: checks the versions of known issues against records of several stacks (files, folders, globs; the published ones
   by default), and tells the entries of which no record speaks

@@ -108,7 +108,7 @@ def short_form(replay: Replay) -> Repro | None:
     if replay.lane.launcher != "env" or replay.transport != replay.lane.transports[0]:
         return None
     try:
-        module = importlib.import_module(f"conformance.suites.{cell.suite}_repro")
+        module = importlib.import_module(f"conformance.repro.suites.{cell.suite}")
     except ModuleNotFoundError:
         return None
     shown: dict[str, dict[str, Short]] = module.SHORT

@@ -154,6 +154,7 @@ def _repeat(seen: Seen) -> str:
     _, record = min(seen, key=lambda each: (each[0].key.lane != "linux_gloo", each[1].seconds))
     script = f'python -m conformance repro "{record.cell}" --into repro.py'
     return (
-        f"## Repeat it\n\n{block(record.repeat, 'sh')}\n\nAs one script that needs nothing of this project:\n\n"
+        f"## Repeat it\n\n{block(record.repeat, 'sh')}\n\n"
+        "As a script of at most 80 lines, or with `--exact` as one file that replays it:\n\n"
         f"{block(script, 'sh')}"
     )

@@ -20,10 +20,14 @@ PATIENCE = 150.0
 
 
 def main(files: list[str]) -> None:
-    """Run each file in a fork; print a line of JSON for each: file, exit code (None: ended late), seconds."""
-    import deepspeed  # noqa: F401
+    """Print a line of JSON with what the device can do, run each file in a fork, and print a line for each: file, exit
+    code (None: ended late), seconds."""
     import torch.multiprocessing
+    from deepspeed.accelerator import get_accelerator
 
+    device = get_accelerator()
+    can = {"fp16": bool(device.is_fp16_supported()), "bf16": bool(device.is_bf16_supported())}
+    print(json.dumps({"accelerator": device.device_name(), **can}), flush=True)
     start = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
     torch.multiprocessing.spawn = start  # type: ignore[assignment]
     for file in files:

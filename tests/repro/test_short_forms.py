@@ -12,8 +12,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from conformance.__main__ import main
 from conformance.matrix import load_matrix
@@ -69,11 +71,25 @@ class Fault:
             return f"the op {self.op} is not built"
         return ""
 
-    def is_here(self) -> bool:
-        """Whether the installed versions have the fault."""
-        names = ISSUES[self.issue].versions
-        installed = {name: importlib.metadata.version(name) for name in names}
-        return ISSUES[self.issue].applies(installed, wine=False)
+    def is_here(self, capabilities: dict[str, Any]) -> bool:
+        """Whether the installed versions have the fault, on a device that can do so much."""
+        issue = ISSUES[self.issue]
+        installed = {name: importlib.metadata.version(name) for name in issue.versions}
+        matching = all(SpecifierSet(issue.versions[name]).contains(found) for name, found in installed.items())
+        return matching and all(condition.holds(capabilities) for condition in issue.capabilities)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of scripts.
+
+    Attributes:
+        capabilities: what the device can do.
+        ends: by issue, the exit code (None: ended late) and what the script said.
+    """
+
+    capabilities: dict[str, Any]
+    ends: dict[str, tuple[int | None, str]]
 
 
 WEIGHTS = "not plain PyTorch's training: weights off by "
@@ -280,10 +296,6 @@ FAULTS = (
 )
 
 
-def _text(fault: Fault) -> str:
-    return script(fault.replay, MATRIX)
-
-
 def test_most_known_faults_have_a_short_form() -> None:
     assert len({fault.issue for fault in FAULTS}) == len(FAULTS) >= 40
     for fault in FAULTS:
@@ -323,37 +335,39 @@ def test_every_short_form_is_short_and_stands_alone(tmp_path: Path) -> None:
         assert found.returncode == 0, found.stdout + found.stderr
 
 
-def run_forked(faults: list[Fault], folder: Path) -> dict[str, tuple[int | None, str]]:
-    """What each fault's script ended with and said, by issue; all in forks of one process."""
+def run_forked(faults: list[Fault], folder: Path) -> Outcome:
+    """Run each fault's script, all in forks of one process."""
     files = [folder / f"{fault.issue}.py" for fault in faults]
     for fault, file in zip(faults, files, strict=True):
-        file.write_text(_text(fault), encoding="utf-8")
+        file.write_text(script(fault.replay, MATRIX), encoding="utf-8")
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-P", str(RUNNER), *map(str, files)]
     done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    ends = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    logs = {Path(end["file"]).stem: Path(end["file"]).with_suffix(".log") for end in ends}
-    return {
-        Path(end["file"]).stem: (end["code"], logs[Path(end["file"]).stem].read_text("utf-8", "replace"))
-        for end in ends
-    }
+    capabilities, *ends = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(ends) == len(files), done.stdout + done.stderr[-2000:]
+    said = [file.with_suffix(".log").read_text("utf-8", "replace") for file in files]
+    return Outcome(
+        capabilities,
+        {fault.issue: (end["code"], text) for fault, end, text in zip(faults, ends, said, strict=True)},
+    )
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | None, str]]:
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run_forked([fault for fault in FAULTS if fault.quick], tmp_path_factory.mktemp("quick"))
 
 
 @pytest.fixture(scope="module")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | None, str]]:
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     chosen = [fault for fault in FAULTS if not fault.quick and not fault.lacks()]
     return run_forked(chosen, tmp_path_factory.mktemp("rest"))
 
 
-def judge(fault: Fault, code: int | None, said: str) -> None:
+def judge(fault: Fault, outcome: Outcome) -> None:
     """The script shows the fault where the installed versions have it, and else none."""
-    if not fault.is_here() or (fault.rare and code == 0):
+    code, said = outcome.ends[fault.issue]
+    if not fault.is_here(outcome.capabilities) or (fault.rare and code == 0):
         assert code == 0 and said.rstrip().endswith("PASS"), f"exit code {code}\n{said[-1500:]}"
         return
     assert code == 1 and "FAIL with deepspeed" in said, f"exit code {code}\n{said[-1500:]}"
@@ -366,17 +380,17 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the scripts are run 
 
 @forks
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.quick], ids=lambda fault: fault.issue)
-def test_a_script_shows_its_fault(fault: Fault, quick: dict[str, tuple[int | None, str]]) -> None:
-    judge(fault, *quick[fault.issue])
+def test_a_script_shows_its_fault(fault: Fault, quick: Outcome) -> None:
+    judge(fault, quick)
 
 
 @forks
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if not fault.quick], ids=lambda fault: fault.issue)
-def test_the_other_scripts_show_theirs(fault: Fault, rest: dict[str, tuple[int | None, str]]) -> None:
+def test_the_other_scripts_show_theirs(fault: Fault, rest: Outcome) -> None:
     if lack := fault.lacks():
         pytest.skip(lack)
-    judge(fault, *rest[fault.issue])
+    judge(fault, rest)
 
 
 @pytest.mark.slow
@@ -388,7 +402,7 @@ def test_a_script_starts_its_own_ranks(tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, encoding="utf-8", errors="replace", timeout=600, check=False
     )
-    judge(fault, done.returncode, done.stdout + done.stderr)
+    judge(fault, Outcome({}, {fault.issue: (done.returncode, done.stdout + done.stderr)}))
 
 
 def test_a_cell_without_a_short_form_is_told_of_the_exact_one(capsys: pytest.CaptureFixture[str]) -> None:

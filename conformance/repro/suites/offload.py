@@ -8,10 +8,10 @@ from typing import Any
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Resume, Short
 from conformance.repro.snippets import refused
-from conformance.suites import checkpoint_repro, zero_repro
-from conformance.suites.initialize_repro import call
+from conformance.repro.suites import checkpoint, zero
+from conformance.repro.suites.initialize import call
+from conformance.repro.suites.zero import short_config
 from conformance.suites.offload import OPTIONS, asked, task
-from conformance.suites.zero_repro import short_config
 
 WIDE_LAYERS = "torch.nn.Linear(17, 1151), torch.nn.Linear(1151, 1151), torch.nn.Linear(1151, 5)"
 """A model so large that its state goes to disk."""
@@ -40,7 +40,7 @@ def train(axes: Axes, **changes: Any) -> Repro | None:
     question = asked(axes)
     config = short_config(question, stage=int(axes["stage"]), zero=sections(axes))
     nvme = "nvme" in (axes.get("optimizer"), axes.get("parameters"))
-    return zero_repro.training_of(axes, question, config, uses_folder=nvme, **changes)
+    return zero.training_of(axes, question, config, uses_folder=nvme, **changes)
 
 
 def without_effect(axes: Axes) -> Repro | None:
@@ -64,9 +64,9 @@ def without_effect(axes: Axes) -> Repro | None:
 
 def resume(axes: Axes) -> Resume:
     """A run with offload resumes as one without."""
-    config = checkpoint_repro.config(axes, zero=sections(axes))
+    config = checkpoint.config(axes, zero=sections(axes))
     more = {"layers": WIDE_LAYERS} if task(axes) == "wide" else {}
-    return checkpoint_repro.resume(axes, config=config, **more)
+    return checkpoint.resume(axes, config=config, **more)
 
 
 def resume_in_second_engine(axes: Axes) -> Repro | None:

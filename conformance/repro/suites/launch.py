@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Short
-from conformance.suites.initialize_repro import INITIALIZE, call, step
+from conformance.repro.suites.initialize import INITIALIZE, call, step
 
 ALONE = """
 MPI = types.SimpleNamespace(  # what mpi4py says where its MPI knows of no other rank

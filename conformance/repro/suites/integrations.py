@@ -6,10 +6,10 @@ from typing import Any
 
 from conformance.model.setting import Axes
 from conformance.repro.forms import Call, Repro, Short, Training
+from conformance.repro.suites import zero
+from conformance.repro.suites.initialize import config as tiny
 from conformance.repro.tasks import ROWS
-from conformance.suites import zero_repro
 from conformance.suites.common import training
-from conformance.suites.initialize_repro import config as tiny
 from conformance.suites.integrations import accumulating, clipped
 
 ACCELERATOR = """
@@ -47,13 +47,13 @@ STEPS = """
 
 
 def _training(axes: Axes, asked: Any, **changes: Any) -> Training | None:
-    config = zero_repro.short_config(asked, stage=int(axes["stage"]))
+    config = zero.short_config(asked, stage=int(axes["stage"]))
     del config["train_batch_size"]
     config = {"train_micro_batch_size_per_gpu": ROWS // asked.terms, **config}
     if changes.get("check"):
         config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True}}
     begin = ACCELERATOR.format(asked.accumulation)
-    return zero_repro.training_of(axes, asked, config, begin=begin, **changes)
+    return zero.training_of(axes, asked, config, begin=begin, **changes)
 
 
 def accumulation(axes: Axes) -> Repro | None:

@@ -1,0 +1,1 @@
+"""How the cells of each suite look in short: `SHORT`, by integration and case."""
