@@ -71,20 +71,29 @@ EMPTY = Task(
     _LOSS,
     _DATA,
 )
-_TWO = "self.side, self.spare = nn.Linear(5, 3), nn.Linear(5, 3)"
+
+
+def _several(returned: str) -> str:
+    return f"""\
+class Model(nn.Module):
+    def __init__(self, seed=0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.layers, self.side, self.spare = nn.Linear(17, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, inputs):
+        first = self.layers(inputs)
+        return {returned}"""
+
+
 IN_TUPLE = Task(
-    _sequential(_LAYERS, _TWO, "first = super().forward(inputs)\nreturn first, self.side(first), self.spare(first)"),
+    _several("first, self.side(first), self.spare(first)"),
     "nn.functional.mse_loss(first.float(), targets) + 0.1 * side.float().square().mean()",
     _DATA,
     "first, side, _ = module(inputs)",
 )
 IN_MAPPING = Task(
-    _sequential(
-        _LAYERS,
-        _TWO,
-        "first = super().forward(inputs)\n"
-        'return {"first": first, "side": self.side(first), "spare": self.spare(first)}',
-    ),
+    _several('{"first": first, "side": self.side(first), "spare": self.spare(first)}'),
     'nn.functional.mse_loss(output["first"].float(), targets) + 0.1 * output["side"].float().square().mean()',
     _DATA,
     "output = module(inputs)",
@@ -107,7 +116,7 @@ TRANSFORMER = Task(
 class Model(nn.Sequential):
     def __init__(self, seed=0):
         torch.manual_seed(seed)
-        block = nn.TransformerEncoderLayer(24, 2, 48, dropout=0.0, batch_first=True)
+        block = nn.TransformerEncoderLayer(24, 2, 48, dropout=0.0, batch_first=True, bias=False)
         super().__init__(nn.Embedding(33, 24), block, nn.Linear(24, 33, bias=False))
         self[2].weight = self[0].weight  # tied""",
     "nn.functional.cross_entropy(module(inputs).float().flatten(0, 1), targets.flatten())",

@@ -120,7 +120,7 @@ def restart(axes: Axes) -> Repro | None:
     agent = """
         if rank == 0:  # as torchrun's agent, whose store outlives each start
             port = int(os.environ["MASTER_PORT"])
-            store = torch.distributed.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False)
+            STORES.append(torch.distributed.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False))
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     """
     body = f"""
@@ -133,7 +133,9 @@ def restart(axes: Axes) -> Repro | None:
             engine.destroy()
             deepspeed.comm.destroy_process_group()
     """
-    return call(axes, agent if axes["store"] == "agent" else "", body)
+    if axes["store"] == "agent":
+        return call(axes, agent, body, functions="STORES = []")
+    return call(axes, body)
 
 
 def restart_after_torch(axes: Axes) -> Repro | None:

@@ -74,7 +74,8 @@ def resume_in_second_engine(axes: Axes) -> Repro | None:
     if axes["optimizer"] != "nvme":
         return None
     load = """
-        first, engine = engine, begin(rank, seed=1)  # as a second Trainer.fit
+        engine.destroy()
+        engine = begin(rank, seed=1)  # as a second Trainer.fit
         engine.load_checkpoint("saved")
         saved = torch.load("saved0.pt")
         off = ((weights(engine.module) - saved).norm() / saved.norm()).item()

@@ -173,6 +173,7 @@ def rebuilt_engine(axes: Axes) -> Repro | None:
         engine, *_ = deepspeed.initialize(model=Model(seed=1000), config=CONFIG)
         engine.destroy()
         deepspeed.comm.destroy_process_group()
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)  # the first store may still be there
         engine, *_ = deepspeed.initialize(model=Model(), config=CONFIG)
     """
     return train(axes, begin=begin)
