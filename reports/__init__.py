@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from conformance.model.record import Record
 from conformance.model.run_header import RunHeader
@@ -52,7 +54,8 @@ def write_all(
         history: earlier runs, for trends, each cell's past and comparison.
 
     Returns:
-        The written files by name: `index.html`, `report.md`, `junit.xml`, `ctrf.json`, and `badges/…` for each lane.
+        The written files by name: `index.html` with its `data/…`, `report.md`, `junit.xml`, `ctrf.json`, and
+        `badges/…` for each lane.
 
     Raises:
         WriteError: the folder cannot be written.
@@ -60,15 +63,24 @@ def write_all(
     return write_matrix(merge(records, headers, expected=expected, problems=problems), folder, history=history)
 
 
-def write_matrix(matrix: Matrix, folder: Path, *, history: Sequence[Past] = ()) -> dict[str, Path]:
-    """Write every format of a merged matrix; see `write_all`."""
-    texts = {
-        "index.html": html.render(matrix, history),
+def write_matrix(
+    matrix: Matrix, folder: Path, *, history: Sequence[Past] = (), links: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Path]:
+    """Write every format of a merged matrix; see `write_all`.
+
+    Args:
+        links: addresses by their text, for the page's head.
+    """
+    texts = html.render(matrix, history, links=links) | {
         "report.md": markdown.render(matrix),
         "junit.xml": junit.render(matrix),
         "ctrf.json": ctrf.render(matrix),
     }
     texts |= {f"badges/{name}": text for name, text in badges.render(matrix).items()}
-    for name, text in texts.items():
+    # The page comes last: whoever opens it meanwhile finds what it names.
+    for name, text in sorted(texts.items(), key=lambda item: item[0] == "index.html"):
         write_text(folder / name, text)
+    for old in (folder / html.DATA).glob("*.js"):
+        if f"{html.DATA}/{old.name}" not in texts and re.fullmatch(r"[a-z0-9-]+\.[0-9a-f]{8}\.js", old.name):
+            old.unlink(missing_ok=True)
     return {name: folder / name for name in texts}

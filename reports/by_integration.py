@@ -7,11 +7,18 @@ from collections import Counter
 from typing import Final
 
 from conformance.model.verdict import Verdict
+from reports import places
 from reports.groups import NOT_TESTED, Group, groups
+from reports.known import Issue, known_issues
 from reports.matrix import Column, Matrix, Tally
 
 WRONG: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.FAIL, Verdict.XFAIL)
 """The verdicts of what is broken, whether somebody knows it or not; the worst first."""
+
+MAKERS: Final = {"fabric": "lightning", "lightning-own": "lightning"}
+"""Whose an integration is, where its name does not say."""
+PACKAGES: Final = {name: ("pytorch-lightning",) for name in ("lightning", "fabric", "lightning-own")}
+"""What an integration is installed as, where its name does not say."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +46,7 @@ class IntegrationView:
         tally: all its results; a cell counts once a column.
         handles: the suites of which something passes.
         refuses, wrong, untested: what was refused as the rules say, is broken, and did not run.
+        issues: the known issues behind what is broken, each with how many results; its own first, then the most.
     """
 
     name: str
@@ -48,6 +56,33 @@ class IntegrationView:
     refuses: tuple[Group, ...]
     wrong: tuple[Group, ...]
     untested: tuple[Group, ...]
+    issues: tuple[tuple[Issue, int], ...]
+
+    @property
+    def title(self) -> str:
+        """Its name as its users write it."""
+        return places.integration(self.columns[0])
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How many of the broken results are whose fault, the most first; those that nothing explains left out."""
+        counts: Counter[str] = Counter()
+        for issue, count in self.issues:
+            counts[issue.fault] += count
+        return dict(counts.most_common())
+
+    @property
+    def unexplained(self) -> int:
+        """How many broken results no known issue explains."""
+        return self.wrong_count - sum(self.faults.values())
+
+    @property
+    def refused(self) -> list[tuple[str, int]]:
+        """Why something was refused, and how often; the most first."""
+        counts: Counter[str] = Counter()
+        for group in self.refuses:
+            counts[group.reason] += group.count
+        return counts.most_common()
 
     @property
     def wrong_count(self) -> int:
@@ -56,10 +91,10 @@ class IntegrationView:
 
     @property
     def versions(self) -> dict[str, tuple[str, ...]]:
-        """The versions of DeepSpeed, and of the package of the integration's name if there is one, that were driven."""
+        """The versions of DeepSpeed, and of the integration's package, that were driven."""
         found: dict[str, dict[str, None]] = {}
         for column in self.columns:
-            for name in (self.name, "deepspeed"):
+            for name in (self.name, *PACKAGES.get(self.name, ()), "deepspeed"):
                 if name in column.latest.packages:
                     found.setdefault(name, {})[column.latest.packages[name]] = None
         return {name: tuple(those) for name, those in found.items()}
@@ -91,7 +126,15 @@ def _view(name: str, matrix: Matrix) -> IntegrationView:
         refuses=tuple(groups(matrix, [Verdict.UNSUPPORTED])),
         wrong=tuple(groups(matrix, WRONG)),
         untested=tuple(groups(matrix, NOT_TESTED)),
+        issues=tuple(
+            sorted(((issue, issue.count) for issue in known_issues(matrix)), key=lambda told: _rank(name, *told))
+        ),
     )
+
+
+def _rank(name: str, issue: Issue, count: int) -> tuple[bool, int, str]:
+    """Its maintainer looks for what is his first."""
+    return (issue.fault != MAKERS.get(name, name), -count, issue.id)
 
 
 def _handled(suite: str, by_case: dict[tuple[str, str], Counter[Verdict]]) -> HandledSuite:

@@ -19,7 +19,7 @@ class Grounds:
 
     Attributes:
         limits: sentences on what no column shows.
-        never_run: lanes that this project has, and of which nothing ran, with their titles.
+        never_run: lanes that this project has, and of which nothing ran, each in a reader's words.
     """
 
     limits: tuple[str, ...]
@@ -41,7 +41,7 @@ def grounds(matrix: Matrix) -> Grounds:
             "speed differ from Windows."
         )
     present = {column.key.lane for column in ran}
-    never = {name: lane.title for name, lane in _lanes().items() if name not in present}
+    never = {name: places.of_lane(lane) for name, lane in _lanes().items() if name not in present}
     return Grounds(tuple(limits), never)
 
 

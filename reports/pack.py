@@ -1,20 +1,21 @@
-"""What the page's script needs, in the shapes that it reads: one index, and details in compressed blocks.
+"""What the page's script needs, in the shapes that it reads, in parts that it loads when they are asked for.
 
-The index holds what filtering and the matrix need. Details (log, numbers, versions …) are in one block for each suite
-and column, and the script opens a block when one of its cells is looked at.
+The index is in the page. The cells with their verdicts (what filters, matrix, rules and comparison need) are one file;
+the details of a column (logs, numbers, versions …) are a file a column, with a compressed block for each suite.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from conformance.model.record import Record
 from conformance.model.verdict import Verdict
 from reports import places
 from reports.answers import headline_groups
 from reports.embed import Pool, squeezed
+from reports.grounds import Grounds
 from reports.history import Past, of_column
 from reports.matrix import Column, Matrix, Slot
 from reports.since import line_of, series_of
@@ -34,42 +35,89 @@ LETTERS = {
 }
 """One letter a verdict; `.` stands for a cell that is not in a column's plan."""
 
-BUDGET = 2_300_000
-"""Bytes that all details together may weigh in the page, so that 5 lanes of 1,000 cells stay below 3 MB."""
+BUDGET = 700_000
+"""Bytes that the details of one column may weigh, so that a slow line has them in a few seconds."""
 LEVELS = ((16_000, True), (16_000, False), (4_000, False), (1_000, False))
-"""How many characters of each log the page keeps, and whether it keeps the observations of passing cells; the first
+"""How many characters of each log a column keeps, and whether it keeps the observations of passing cells; the first
 for which the details are within the budget."""
+SHOWN_FIRST: Final = 5
+"""The most columns that a reader is shown at once before he chooses."""
 
 
-def index(matrix: Matrix, history: Sequence[Past]) -> dict[str, Any]:
-    """The part of the data that the script reads at once."""
-    titles, rules, reasons = Pool(), list(matrix.rules), Pool()
-    features = [headline for group in headline_groups() for headline in group.headlines]
-    chosen = [{cell.id for cell in headline.chosen(matrix)} for headline in features]
-    suites = list(matrix.suites)
-    rule_number = {rule: number for number, rule in enumerate(rules)}
-    cells = [
-        [
-            cell.id,
-            suites.index(cell.suite),
-            cell.case,
-            titles.number(cell.title),
-            [rule_number[rule] for rule in cell.rules],
-            [number for number, ids in enumerate(chosen) if cell.id in ids],
-        ]
-        for cell in matrix.cells
-    ]
+def index(matrix: Matrix, rests_on: Grounds, files: dict[str, Any]) -> dict[str, Any]:
+    """The part of the data that is in the page.
+
+    Args:
+        files: the names of the other parts: `cells`, and `columns`, one a column.
+    """
     return {
         "verdicts": [[LETTERS[verdict], verdict.value, meaning] for verdict, meaning in MEANING.items()],
-        "suites": suites,
-        "titles": titles.values,
-        "rules": [[rule.id, rule.text, rule.source] for rule in matrix.rules.values()],
-        "features": [[headline.name, headline.title] for headline in features],
-        "cells": cells,
-        "since": _since(matrix),
-        "columns": [_column(matrix, column, reasons, of_column(column, history)) for column in matrix.columns],
-        "reasons": reasons.values,
+        "features": [[headline.name, headline.title] for headline in _headlines()],
+        "columns": [_column(column) for column in matrix.columns],
+        "first": shown_first(matrix),
+        "never": list(rests_on.never_run),
+        "files": files,
     }
+
+
+def shown_first(matrix: Matrix) -> list[int]:
+    """The numbers of the columns that a reader is shown first: one a lane, as the lanes are run by default; up to 5."""
+    lanes: set[str] = set()
+    first: list[int] = []
+    for number, column in enumerate(matrix.columns):
+        if column.key.lane not in lanes and len(first) < SHOWN_FIRST:
+            lanes.add(column.key.lane)
+            first.append(number)
+    if len(first) < 3:
+        first = sorted({*first, *range(min(SHOWN_FIRST, len(matrix.columns)))})[:SHOWN_FIRST]
+    return first
+
+
+def cells(matrix: Matrix, history: Sequence[Past]) -> dict[str, Any]:
+    """All cells and what each column says of them."""
+    titles, rules, reasons, issues = Pool(), list(matrix.rules), Pool(), Pool()
+    chosen = [{cell.id for cell in headline.chosen(matrix)} for headline in _headlines()]
+    suites = list(matrix.suites)
+    rule_number = {rule: number for number, rule in enumerate(rules)}
+    return {
+        "suites": suites,
+        "rules": [[rule.id, rule.text, rule.source] for rule in matrix.rules.values()],
+        "cells": [
+            [
+                cell.id,
+                suites.index(cell.suite),
+                cell.case,
+                titles.number(cell.title),
+                [rule_number[rule] for rule in cell.rules],
+                [number for number, ids in enumerate(chosen) if cell.id in ids],
+            ]
+            for cell in matrix.cells
+        ],
+        "since": _since(matrix),
+        "columns": [
+            _verdicts(matrix, column, reasons, issues, of_column(column, history)) for column in matrix.columns
+        ],
+        "titles": titles.values,
+        "reasons": reasons.values,
+        "issues": issues.values,
+    }
+
+
+def details(matrix: Matrix, column: Column) -> tuple[dict[str, str], str]:
+    """A column's blocks by the number of the suite, and a sentence on what was left out to keep them light."""
+    for log_length, passing_observations in LEVELS:
+        blocks = {
+            str(number): block
+            for number, suite in enumerate(matrix.suites)
+            if (block := _block(matrix, suite, column, log_length, passing_observations))
+        }
+        if sum(map(len, blocks.values())) <= BUDGET:
+            break
+    return blocks, _left_out(log_length, passing_observations)
+
+
+def _headlines() -> list[Any]:
+    return [headline for group in headline_groups() for headline in group.headlines]
 
 
 def _since(matrix: Matrix) -> dict[str, list[str]]:
@@ -86,18 +134,6 @@ def _since(matrix: Matrix) -> dict[str, list[str]]:
     return {number: lines for number, lines in named.items() if lines}
 
 
-def details(matrix: Matrix) -> tuple[list[list[str]], str]:
-    """The blocks by suite and column, and a sentence on what was left out to keep the page light."""
-    for log_length, passing_observations in LEVELS:
-        blocks = [
-            [_block(matrix, suite, column, log_length, passing_observations) for column in matrix.columns]
-            for suite in matrix.suites
-        ]
-        if sum(len(block) for row in blocks for block in row) <= BUDGET:
-            break
-    return blocks, _left_out(log_length, passing_observations)
-
-
 def _left_out(log_length: int, passing_observations: bool) -> str:
     parts = []
     if not passing_observations:
@@ -107,25 +143,44 @@ def _left_out(log_length: int, passing_observations: bool) -> str:
     return f"To keep this page light, {' and '.join(parts)}; the record files hold all of it." if parts else ""
 
 
-def _column(matrix: Matrix, column: Column, reasons: Pool, past: Sequence[Past]) -> dict[str, Any]:
-    slots = [matrix.slot(cell, column) for cell in matrix.cells]
+def _column(column: Column) -> dict[str, Any]:
+    """What names and tells apart a column."""
+    key = column.key
     return {
         "slug": column.slug,
         "label": column.label,
-        "lane": column.key.lane,
-        "stack": column.key.stack,
-        "integration": column.key.integration,
+        "lane": key.lane,
+        "stack": key.stack,
+        "integration": key.integration,
+        "name": places.integration(column),
         "launcher": column.launcher,
         "transport": column.transport,
-        "wine": column.key.wine,
+        "mpi": places.mpi(column),
+        "wine": key.wine,
         "device": places.device(column),
+        "kind": "CPU" if places.on_cpu(column) else "GPU",
         "capabilities": places.capabilities(column),
-        "commit": column.key.commit,
-        "dirty": column.key.dirty,
+        "deepspeed": places.version(column),
+        "torch": places.version(column, "torch"),
+        "commit": key.commit,
+        "dirty": key.dirty,
         "partial": column.partial,
+        "started": column.latest.started,
+        "runs": [run.id for run in column.runs],
+    }
+
+
+def _verdicts(matrix: Matrix, column: Column, reasons: Pool, issues: Pool, past: Sequence[Past]) -> dict[str, Any]:
+    slots = [matrix.slot(cell, column) for cell in matrix.cells]
+    return {
         "verdicts": "".join(LETTERS[slot.verdict] if slot else "." for slot in slots),
         "reasons": {
             str(number): reasons.number(slot.reason) for number, slot in enumerate(slots) if slot and slot.reason
+        },
+        "issues": {
+            str(number): issues.number([slot.record.known_issue.id, slot.record.known_issue.title])
+            for number, slot in enumerate(slots)
+            if slot and slot.record and slot.record.known_issue
         },
         "past": [
             {

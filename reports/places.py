@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from conformance.hosts.mpi_library import TITLES
+from conformance.matrix.lane import Lane
 from conformance.model.record import Host
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ def where(column: Column, *, whose_mpi: bool = False) -> str:
     return " · ".join(filter(None, (system(column), started, carried, shown))) + (
         ", under Wine" if column.key.wine else ""
     )
+
+
+def of_lane(lane: Lane) -> str:
+    """A lane that nothing ran on, in the same words: `Linux · NCCL · GPU`."""
+    started = "mpiexec" if lane.launcher == "mpi" else ""
+    shown = "GPU" if lane.device == "cuda" else "CPU" if lane.device == "cpu" else ""
+    carried = _TRANSPORTS.get(lane.transports[0], "")
+    return " · ".join(filter(None, (_SYSTEMS[lane.os], started, carried, shown)))
 
 
 def machine(column: Column) -> str:

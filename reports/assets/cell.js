@@ -3,23 +3,54 @@
 const cellView = document.querySelector(".view-cell");
 
 async function showCell(query) {
-  const cell = CELLS[NUMBER_OF.get(query.get("id"))];
+  await loadCells();
+  const id = query.get("id") || "";
+  const cell = CELLS[NUMBER_OF.get(id)];
   if (!cell) {
-    cellView.replaceChildren(el("h1", { tabindex: -1 }, "No such cell"), el("p", {}, query.get("id") || "The address names no cell."), el("p", {}, el("a", { href: "#matrix" }, "To the matrix")));
-    return;
+    const near = id.split("[")[0];
+    const same = CELLS.filter((each) => each.key === near);
+    cellView.replaceChildren(
+      el("h1", { tabindex: -1 }, "No such cell"),
+      el("p", { class: "mono" }, id || "The address names no cell."),
+      el("p", {}, same.length ? ["It is not in this report, or has other axes by now: ", el("a", { href: fragment("matrix", { q: near }) }, plural(same.length, "cell") + " of " + near)] : "It is not in this report.", " ", el("a", { href: "#matrix" }, "To the matrix")),
+    );
+    return [];
   }
+  const named = columnNamed(query.get("at"), query.get("run"));
   const holds = (column) => column.verdicts[cell.number] !== ABSENT;
-  const column = COLUMNS.find((each) => each.slug === query.get("at")) || COLUMNS.find(holds) || COLUMNS[0];
+  const column = named.column || columnsChosen().find(holds) || COLUMNS.find(holds) || COLUMNS[0];
   const block = await detailsOf(cell.suite, column.number).catch((error) => ({ error }));
   const suite = data.suites[cell.suite];
   cellView.replaceChildren(
     el("p", { class: "trail" }, el("a", { href: "#matrix" }, "Matrix"), " › ", el("a", { href: fragment("matrix", { open: suite }) }, suite), " › ", el("a", { href: fragment("matrix", { open: suite + "," + cell.key }) }, cell.case)),
     el("h1", { tabindex: -1 }, cell.title || cell.id),
     el("p", { class: "id mono" }, cell.id),
+    el("p", { class: "on" }, el("strong", {}, column.label), ": " + ground(column)),
     ...(data.since[cell.number] || []).map((line) => el("p", { class: "since" }, "DeepSpeed: " + line + ".")),
-    el("ul", { class: "across", "aria-label": "This cell on each lane" }, COLUMNS.map((each) => across(cell, each, each === column))),
     told(cell, column, block),
+    el("h2", {}, "The same cell elsewhere"),
+    el("ul", { class: "across", "aria-label": "This cell in each column" }, COLUMNS.filter((each) => holds(each) || excludedOf(each, cell) || each === column).map((each) => across(cell, each, each === column))),
+    addresses(cell, column),
   );
+  return [named.column || !query.get("at") ? named.trouble : named.trouble + ` Shown is ${column.label}.`];
+}
+
+// On what it ran, in one line.
+function ground(column) {
+  return [
+    column.device,
+    column.wine ? `under Wine ${column.wine}, which is not Windows itself` : "",
+    column.deepspeed ? "DeepSpeed " + column.deepspeed : "",
+    column.torch ? "torch " + column.torch : "",
+    "driven by " + column.name,
+  ].filter(Boolean).join(", ");
+}
+
+// The address that stays with the newest run, and the one that stays with this run.
+function addresses(cell, column) {
+  const lasting = fragment("cell", { id: cell.id, at: column.slug.split("@")[0] });
+  const run = column.runs[column.runs.length - 1];
+  return el("p", { class: "quiet addresses" }, el("a", { href: lasting }, "Link to the newest run of this column"), " · ", el("a", { href: fragment("cell", { id: cell.id, at: column.slug, run }) }, "Link to this very run"));
 }
 
 function across(cell, column, current) {
@@ -64,7 +95,7 @@ function verdictBox(letter, reason, record) {
     el("p", {}, chip(letter), " ", el("span", { class: "quiet" }, meaning)),
     reason ? el("p", { class: "reason" }, reason) : null,
     record.remedy ? el("p", {}, el("strong", {}, "Remedy: "), record.remedy) : null,
-    issue ? el("p", {}, el("strong", {}, "Known issue: "), reference(issue.reference, issue.title), issue.explanation ? [". ", issue.explanation] : null, " ", el("span", { class: "quiet mono" }, issue.id)) : null,
+    issue ? el("p", {}, el("strong", {}, "Known issue: "), el("a", { href: "#" + issue.id }, issue.title), issue.explanation ? [". ", issue.explanation] : null, " ", reference(issue.reference, "Report upstream")) : null,
   );
 }
 

@@ -1,6 +1,7 @@
 // Showing the view that the fragment names.
 
 let shown = null;
+let asking = 0;
 
 // Without their ids the browser does not jump to a section that the script shows from its top.
 const sections = new Map(VIEWS.map((name) => {
@@ -9,17 +10,45 @@ const sections = new Map(VIEWS.map((name) => {
   return [name, section];
 }));
 
+const SHOW = {
+  summary: () => showSummary(),
+  matrix: (query) => showMatrix(query),
+  cell: (query) => showCell(query),
+  issues: (query) => showIssues(query),
+  compare: (query) => showCompare(query),
+  rules: () => showRules(),
+};
+
+function showSummary() {
+  placeChooser(sections.get("summary"));
+  showAnswers();
+}
+
 async function show() {
+  const mine = ++asking;
+  const hash = decodeURIComponent(location.hash.slice(1));
   const asked = readFragment();
-  // Any other fragment is an anchor of the page; the browser has gone there if it is in what is shown.
-  const anchor = asked === null ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  // Any other fragment is an anchor of the page; rules are made when they are asked for.
+  if (asked === null && hash.startsWith("rule-")) await showRules();
+  const anchor = asked === null ? document.getElementById(hash) : null;
   const holder = [...sections.keys()].find((name) => sections.get(name).contains(anchor));
-  if (asked === null && shown !== null && (holder === undefined || holder === shown)) return;
+  if (asked === null && anchor !== null && holder === undefined) return;
   const { view, query } = asked || { view: holder || "summary", query: new URLSearchParams() };
-  if (view === "matrix") showMatrix(query);
-  if (view === "compare") showCompare(query);
-  if (view === "cell") await showCell(query);
+  const troubles = asked === null && holder === undefined ? [`Nothing in this report is called ${hash}. A known issue that is gone was mended or renamed.`] : [];
+  if (asked !== null && ["summary", "matrix", "rules"].includes(view)) troubles.push(...readColumns(query));
+  try {
+    if (SHOW[view] && (asked !== null || holder === undefined)) troubles.push(...((await SHOW[view](query)) || []));
+  } catch (error) {
+    troubles.push(error.message);
+  }
+  // Whoever clicks on while data is loading is shown what he clicked last.
+  if (mine !== asking) return;
   for (const [name, section] of sections) section.hidden = name !== view;
+  tellStale(...troubles);
+  if (holder === "issues" && anchor.querySelector("details")) {
+    anchor.hidden = anchor.closest(".area").hidden = false;
+    anchor.querySelector("details").open = true;
+  }
   for (const link of document.querySelectorAll(".top nav a")) {
     const current = link.getAttribute("href") === "#" + (view === "cell" ? "matrix" : view);
     if (current) link.setAttribute("aria-current", view === "cell" ? "true" : "page");
@@ -29,9 +58,21 @@ async function show() {
   document.title = heading.textContent + " · DeepSpeed conformance";
   // On the first showing the browser's own start of the page is the right place for the focus.
   if (shown !== null) heading.focus({ preventScroll: true });
-  if (asked !== null) window.scrollTo(0, 0);
-  else if (anchor !== null && holder !== undefined) anchor.scrollIntoView();
+  if (asked !== null || holder === undefined) window.scrollTo(0, 0);
+  else anchor.scrollIntoView();
   shown = view;
+}
+
+// Other columns were chosen.
+function columnsChanged() {
+  if (shown === "summary") {
+    replaceFragment("summary", columnQuery());
+    showSummary();
+  } else if (shown === "matrix") showRows();
+  else if (shown === "rules") {
+    replaceFragment("rules", columnQuery());
+    showRules();
+  }
 }
 
 // `3 days ago`, with the moment itself at hand.
@@ -47,12 +88,17 @@ function tellAges() {
 }
 
 document.documentElement.classList.remove("plain");
-setUpMatrix();
-setUpCompare();
+setUpColumns(columnsChanged);
+setUpIssues();
+compareForm.addEventListener("submit", (event) => event.preventDefault());
+compareForm.addEventListener("input", showChanges);
 tellAges();
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
 });
 window.addEventListener("hashchange", show);
-show();
+show().then(() => {
+  // What the columns share needs the cells; they come after what is looked at first.
+  if (shown === "summary") loadCells().then(tellShared, () => {});
+});

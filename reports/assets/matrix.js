@@ -4,6 +4,8 @@
 const FEW = 40;
 // Nobody reads more rows of cells at once, and each keystroke draws them anew; the rest is one click away.
 const MANY = 80;
+// With so few columns there is room to say why.
+const ROOMY = 2;
 
 const matrix = {
   form: document.querySelector(".view-matrix form"),
@@ -15,6 +17,8 @@ const matrix = {
   whole: new Set(),
   rows: new Map(),
   drawn: "",
+  shown: "",
+  ready: false,
 };
 
 function chip(letter, text) {
@@ -22,13 +26,15 @@ function chip(letter, text) {
   return el("span", { class: "v v-" + name }, icon(name), el("span", {}, text || name));
 }
 
+const FILTERS = ["q", "suite", "feature", "rule", "issue"];
+
 function setUpMatrix() {
   const { form, table } = matrix;
   const fill = (name, options) => form.elements[name].append(...options.map(([value, text]) => el("option", { value }, text)));
   fill("suite", data.suites.map((suite) => [suite, suite]));
   fill("feature", data.features.filter((_, number) => CELLS.some((cell) => cell.features.includes(number))).map(([name, title]) => [name, title]));
   fill("rule", data.rules.map(([id]) => [id, id]));
-  fill("at", COLUMNS.map((column) => [column.slug, column.label]));
+  fill("issue", data.issues.map(([id]) => [id, id]).sort());
   const used = new Set(COLUMNS.flatMap((column) => [...column.verdicts]));
   form.querySelector(".toggles").append(
     ...[...VERDICTS.values()].filter(({ letter }) => used.has(letter)).map(({ letter, name }) =>
@@ -57,60 +63,83 @@ function setUpMatrix() {
     focusRow(key);
   });
   table.addEventListener("keydown", onKey);
+  matrix.ready = true;
 }
 
 function formQuery() {
   const values = new FormData(matrix.form);
   const query = {};
-  for (const name of ["q", "suite", "feature", "rule", "at"]) query[name] = String(values.get(name) || "").trim();
+  for (const name of FILTERS) query[name] = String(values.get(name) || "").trim();
   query.verdict = values.getAll("verdict").join(",");
   return query;
 }
 
-// Take the filters from the fragment and show what they leave.
-function showMatrix(query) {
+// Take the filters from the fragment and show what they leave; what cannot be found is returned in words.
+async function showMatrix(query) {
+  await loadCells();
+  if (!matrix.ready) setUpMatrix();
   const { form } = matrix;
-  matrix.query = Object.fromEntries(["q", "suite", "feature", "rule", "at", "verdict"].map((name) => [name, query.get(name) || ""]));
-  for (const name of ["q", "suite", "feature", "rule", "at"]) form.elements[name].value = matrix.query[name];
+  matrix.query = Object.fromEntries([...FILTERS, "verdict"].map((name) => [name, query.get(name) || ""]));
+  const troubles = [];
+  for (const name of FILTERS) {
+    form.elements[name].value = matrix.query[name];
+    if (form.elements[name].value === matrix.query[name]) continue;
+    troubles.push(`This report has no ${name === "issue" ? "known issue" : name} ${matrix.query[name]}; that filter is left out.`);
+    matrix.query[name] = form.elements[name].value = "";
+  }
   const verdicts = matrix.query.verdict.split(",");
   for (const box of form.querySelectorAll("[name=verdict]")) box.checked = verdicts.includes(box.value);
   matrix.open = new Set((query.get("open") || "").split(",").filter(Boolean));
   matrix.shut.clear();
   showRows();
+  return troubles;
 }
 
-// The cells that the query leaves, and the columns that it speaks of.
+// The cells that the query leaves.
 function matching(query) {
   const words = (query.q || "").toLowerCase().split(/\s+/).filter(Boolean);
   const suite = query.suite ? data.suites.indexOf(query.suite) : null;
   const rule = query.rule ? data.rules.findIndex(([id]) => id === query.rule) : null;
   const feature = query.feature ? data.features.findIndex(([name]) => name === query.feature) : null;
+  const issue = query.issue ? data.issues.findIndex(([id]) => id === query.issue) : null;
   const named = (query.verdict || "").split(",").filter(Boolean);
   const letters = [...VERDICTS.values()].filter(({ name }) => named.includes(name)).map(({ letter }) => letter);
-  const columns = COLUMNS.filter((column) => !query.at || column.slug === query.at);
-  const cells = CELLS.filter((cell) =>
+  const columns = columnsChosen();
+  return CELLS.filter((cell) =>
     (suite === null || cell.suite === suite) &&
     (rule === null || cell.rules.includes(rule)) &&
     (feature === null || cell.features.includes(feature)) &&
+    (issue === null || columns.some((column) => column.issues[cell.number] === issue)) &&
     (!named.length || columns.some((column) => letters.includes(column.verdicts[cell.number]))) &&
     words.every((word) => hayOf(cell).includes(word)));
-  return { cells, columns };
+}
+
+// A link to a known issue or a verdict may be of columns that are not shown now: show where it is.
+function columnsWith(issueId) {
+  const issue = data.issues.findIndex(([id]) => id === issueId);
+  return COLUMNS.filter((column) => Object.values(column.issues).includes(issue)).map((column) => column.number).slice(0, FIRST);
 }
 
 function showRows() {
   const { query, table } = matrix;
-  const { cells, columns } = matching(query);
-  replaceFragment("matrix", Object.assign({}, query, { open: [...matrix.open].join(",") }));
+  if (query.issue && !columnsChosen().some((column) => Object.values(column.issues).some((number) => data.issues[number][0] === query.issue))) {
+    Object.assign(chosen, { facets: {}, named: columnsWith(query.issue), one: 0 });
+  }
+  placeChooser(sections.get("matrix"));
+  const cells = matching(query);
+  const columns = columnsShown();
+  replaceFragment("matrix", Object.assign({}, query, columnQuery(), { open: [...matrix.open].join(",") }));
   const filtered = Object.values(query).some(Boolean);
   matrix.auto = filtered && cells.length <= FEW;
   matrix.found.textContent = filtered ? plural(cells.length, "cell") + " of " + CELLS.length.toLocaleString("en") : plural(cells.length, "cell");
   const rows = rowsOf(cells, columns);
   // What has not changed is not drawn again: typing then costs next to nothing.
-  const drawn = JSON.stringify([query.at, rows.map((row) => row.key)]);
+  const shown = columns.map((column) => column.number).join();
+  const drawn = JSON.stringify([shown, rows.map((row) => row.key)]);
   if (drawn === matrix.drawn) return;
-  if (query.at !== matrix.at) matrix.rows.clear();
-  matrix.drawn = drawn;
-  matrix.at = query.at;
+  if (shown !== matrix.shown) matrix.rows.clear();
+  Object.assign(matrix, { drawn, shown });
+  table.parentElement.classList.toggle("wide", columns.length > FIRST);
   table.tHead.replaceChildren(el("tr", {},
     el("th", { scope: "col", class: "corner" }, el("span", { class: "quiet" }, "Suite, case, cell")),
     columns.map(columnHead),
@@ -155,7 +184,9 @@ function moreRow(key, count, some) {
 }
 
 function columnHead(column) {
-  return el("th", { scope: "col" }, column.label, column.partial ? [" ", el("span", { class: "flag", title: column.partial }, "partial")] : null);
+  const wine = column.wine ? el("span", { class: "fact" }, "Wine " + column.wine) : null;
+  return el("th", { scope: "col" }, column.label, column.partial ? [" ", el("span", { class: "flag", title: column.partial }, "partial")] : null,
+    el("span", { class: "fact" }, [column.kind, column.deepspeed ? "DeepSpeed " + column.deepspeed : ""].filter(Boolean).join(", ")), wine);
 }
 
 function groupBy(items, keyOf) {
@@ -208,7 +239,7 @@ function axesOf(cell) {
 
 function cellRow(cell, label, columns, kind) {
   return el("tr", { class: kind },
-    el("th", { scope: "row" }, el("a", { href: fragment("cell", { id: cell.id, at: matrix.query.at }), class: "mono" }, label)),
+    el("th", { scope: "row" }, el("a", { href: fragment("cell", { id: cell.id, at: columns.length === 1 ? columns[0].slug : "" }), class: "mono" }, label)),
     columns.map((column) => {
       const letter = column.verdicts[cell.number];
       if (letter === ABSENT) return el("td", {}, el("span", { class: "quiet", title: excludedOf(column, cell) }, excludedOf(column, cell) ? "left out" : "not in its plan"));
@@ -218,9 +249,13 @@ function cellRow(cell, label, columns, kind) {
         class: "v v-" + name + (disagree ? " disagree" : ""),
         href: fragment("cell", { id: cell.id, at: column.slug }),
         title: (disagree ? "Records disagree. " : "") + reasonOf(column, cell),
-      }, icon(name), el("span", {}, name)));
+      }, icon(name), el("span", {}, name)), columns.length <= ROOMY && letter !== "P" ? el("span", { class: "why" }, shortened(reasonOf(column, cell))) : null);
     }),
   );
+}
+
+function shortened(text) {
+  return text.length > 160 ? text.slice(0, 160) + " …" : text;
 }
 
 function focusRow(key) {

@@ -1,8 +1,9 @@
-"""One self-contained `index.html`: no network, works from a folder.
+"""The page: `index.html`, and beside it `data/`, script files that it loads when they are asked for. No network.
 
-The summary, the matrix by suite, the rules and the legend are plain HTML. A script adds filters, single cells and
-comparison from data that is embedded in the page (see `reports.pack`). Whatever comes from records goes through
-jinja's escaping, through escaped JSON, or through `textContent`; a content security policy allows this script alone.
+The summary, the known issues, the integrations and the legend are plain HTML, for all columns. A script lets a reader
+choose columns, and adds filters, single cells, rules and comparison. Scripts instead of requests, so that the page
+works from a folder (see `reports.pack`). Whatever comes from records goes through jinja's escaping, through escaped
+JSON, or through `textContent`; a content security policy allows this page's script alone, and what that script loads.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import functools
 import hashlib
 import re
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
 import markupsafe
@@ -26,16 +28,22 @@ from reports.embed import script_json
 from reports.grounds import grounds
 from reports.groups import NEEDS_A_LOOK, NOT_TESTED, Group, Place, groups
 from reports.history import Past, of_column
-from reports.known import AREAS, FAULTS, known_issues
+from reports.known import AREAS, FAULTS, by_fault, known_issues
 from reports.matrix import Cell, Column, Matrix
 from reports.since import steps
 from reports.times import instant, minute
 from reports.trend import trend
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = ("dom", "data", "fragment", "matrix", "cell", "compare", "main")
+SCRIPTS = ("dom", "data", "fragment", "columns", "matrix", "cell", "compare", "rules", "issues", "main")
+DATA = "data"
+"""The folder of what the page loads when it is asked for."""
 LONGEST_LIST = 30
 """How many groups a list of the summary shows."""
+SOME_PLACES = 5
+"""How many columns a line names."""
+LONGEST_REASON = 240
+"""Characters of a reason in a list; the cell's page has all of it."""
 
 ANSWER_ICONS = {
     Answer.WORKS: Verdict.PASS.value,
@@ -47,40 +55,78 @@ ANSWER_ICONS = {
 }
 
 
-def render(matrix: Matrix, history: Sequence[Past] = ()) -> str:
-    """The text of the page; `history` gives trends, the past of each cell, and more to compare with."""
+def render(
+    matrix: Matrix, history: Sequence[Past] = (), *, links: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """The texts of all files by name, `index.html` first.
+
+    Args:
+        history: gives trends, the past of each cell, and more to compare with.
+        links: addresses by their text, for the page's head: the site around it, the repository.
+    """
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    blocks, left_out = pack.details(matrix)
-    by_rule: dict[str, list[Cell]] = {rule: [] for rule in matrix.rules}
-    for cell in matrix.cells:
-        for rule in cell.rules:
-            by_rule[rule].append(cell)
-    return (
+    parts = {"cells": pack.cells(matrix, history)}
+    left_out: dict[str, None] = {}
+    for number, column in enumerate(matrix.columns):
+        blocks, without = pack.details(matrix, column)
+        left_out[without] = None
+        if blocks:
+            parts[f"column-{number}"] = blocks
+    files = {name: _part(name, value) for name, value in parts.items()}
+    names = {name: file for name, (file, _) in files.items()}
+    rests_on = grounds(matrix)
+    index = pack.index(
+        matrix,
+        rests_on,
+        {
+            "cells": names["cells"],
+            "columns": [names.get(f"column-{number}", "") for number in range(len(matrix.columns))],
+        },
+    )
+    issues = known_issues(matrix)
+    page = (
         _environment()
         .get_template("index.html.jinja")
         .render(
             matrix=matrix,
-            by_rule=by_rule,
+            pages=_pages(matrix),
             trends={
                 column.key: trend(_verdicts(matrix, column), of_column(column, history)) for column in matrix.columns
             },
-            grounds=grounds(matrix),
+            grounds=rests_on,
             look=groups(matrix, NEEDS_A_LOOK),
             all_known=words.all_known(matrix),
-            known=known_issues(matrix),
+            known=issues,
+            faults_of_all=by_fault(issues, [column.key for column in matrix.columns]),
             missing=groups(matrix, NOT_TESTED),
             integrations=by_integration(matrix),
             steps=steps(matrix),
+            links=links,
             slot_count=len(matrix.slots),
-            left_out=left_out,
+            left_out=" ".join(filter(None, left_out)),
             style=markupsafe.Markup(_asset("report.css")),
             script=markupsafe.Markup(script),
             script_hash=f"sha256-{digest}",
-            data=markupsafe.Markup(script_json(pack.index(matrix, history))),
-            blocks=[[markupsafe.Markup(block) for block in row] for row in blocks],
+            data=markupsafe.Markup(script_json(index)),
         )
     )
+    return {"index.html": page, **dict(files.values())}
+
+
+def _part(name: str, value: object) -> tuple[str, str]:
+    """A file of data: its name, which changes with what is in it so that no old one is taken for it, and its text."""
+    text = f"conformanceData({script_json(name)}, {script_json(value)});\n"
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
+    return f"{DATA}/{name}.{digest}.js", text
+
+
+def _pages(matrix: Matrix) -> list[list[tuple[int, Column]]]:
+    """The columns with their numbers, as many together as paper has room for; those shown first come first."""
+    first = pack.shown_first(matrix)
+    order = [*first, *(number for number in range(len(matrix.columns)) if number not in first)]
+    numbered = [(number, matrix.columns[number]) for number in order]
+    return [numbered[at : at + pack.SHOWN_FIRST] for at in range(0, len(numbered), pack.SHOWN_FIRST)]
 
 
 @functools.cache
@@ -99,13 +145,15 @@ def _environment() -> jinja2.Environment:
         places=places,
         answer_icon=ANSWER_ICONS,
         answer_meaning=answers.MEANING,
-        cases=_cases,
         cell_query=_cell_query,
-        gib=_gib,
         groups=answers.headline_groups,
         instant=instant,
         is_link=_is_link,
         longest=LONGEST_LIST,
+        short=_short,
+        some_places=SOME_PLACES,
+        untested=Answer.UNTESTED,
+        whose=_whose,
         meaning=words.MEANING,
         minute=minute,
         order=list(words.MEANING),
@@ -136,12 +184,13 @@ def _verdicts(matrix: Matrix, column: Column) -> dict[str, Verdict]:
     return {cell.id: slot.verdict for cell in matrix.cells if (slot := matrix.slot(cell, column)) is not None}
 
 
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.0f} GiB"
+def _short(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else reason[:LONGEST_REASON].rstrip() + " …"
 
 
-def _cases(cells: Iterable[Cell]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((cell.suite, cell.case) for cell in cells))
+def _whose(fault: str) -> str:
+    """`DeepSpeed's`, `the platform's`; for what does not say."""
+    return f"{FAULTS[fault]}'s" if fault else "nobody's by name"
 
 
 def _cell_query(cell: Cell, column: Column) -> str:
