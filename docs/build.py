@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -69,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
 def _write_data(published: Published, site: Path, at: str) -> None:
     """All that is not a page: the report in its formats, the records, and the feed."""
     results, past = published.results, published.past
-    reports.write_matrix(results, site / REPORT, history=[run.as_past() for run in past])
+    history = [run.as_past() for run in past]
+    reports.write_matrix(results, site / REPORT, history=history, links=_links_of_report())
     download.write(site / DATA, published.sources.records, published.sources.headers, past)
     feed = atom.render(
         news([*past, *of_matrix(results)]),
@@ -78,6 +80,14 @@ def _write_data(published: Published, site: Path, at: str) -> None:
         page=at and f"{at}{REPORT}/index.html",
     )
     write_text(site / FEED, feed)
+
+
+def _links_of_report() -> dict[str, str]:
+    """From the report back to the site, and to the repository where its address is known."""
+    known = address.repository()
+    title = urllib.parse.quote("Error in the report")
+    outside = {"Repository": known, "Report an error": f"{known}/issues/new?title={title}"} if known else {}
+    return {"Guides": "../index.html", **outside}
 
 
 def _parser() -> argparse.ArgumentParser:

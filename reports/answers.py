@@ -179,7 +179,11 @@ def _answer(tally: Tally, unasked: int) -> Answer:
 
 def _untested(slots: Sequence[Slot], unasked: int) -> str:
     """`22 not tested: needs DeepSpeed's op cpu_adam; 3 not asked by this run`."""
-    reasons = Counter(slot.reason for slot in slots if slot.verdict in UNTESTED)
+    reasons = Counter(
+        "never reported" if slot.verdict is Verdict.NO_DATA else slot.reason
+        for slot in slots
+        if slot.verdict in UNTESTED
+    )
     parts = []
     if reasons:
         told = [reason for reason, _ in reasons.most_common(_MOST_REASONS) if reason]

@@ -17,7 +17,7 @@ WRONG: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.FAIL, Verdict.XFAIL)
 
 MAKERS: Final = {"fabric": "lightning", "lightning-own": "lightning"}
 """Whose an integration is, where its name does not say."""
-PACKAGES: Final = {name: ("pytorch-lightning",) for name in ("lightning", "fabric", "lightning-own")}
+PACKAGES: Final = dict.fromkeys(("lightning", "fabric", "lightning-own"), ("pytorch-lightning",))
 """What an integration is installed as, where its name does not say."""
 
 

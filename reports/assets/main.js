@@ -61,6 +61,7 @@ async function show() {
   if (asked !== null || holder === undefined) window.scrollTo(0, 0);
   else anchor.scrollIntoView();
   shown = view;
+  document.documentElement.dataset.shown = location.hash;
 }
 
 // Other columns were chosen.

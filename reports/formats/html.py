@@ -91,6 +91,11 @@ def render(
         .render(
             matrix=matrix,
             pages=_pages(matrix),
+            chosen={
+                headline.name: headline.chosen(matrix)
+                for group in answers.headline_groups()
+                for headline in group.headlines
+            },
             trends={
                 column.key: trend(_verdicts(matrix, column), of_column(column, history)) for column in matrix.columns
             },

@@ -159,7 +159,14 @@ def test_build_writes_every_format_and_names_what_it_left_out(tmp_path: Path) ->
     result = run("build", str(tmp_path / "ru*"), "--into", str(into), "--history", old)
     assert result.returncode == 0, result.stderr
     assert "foreign.jsonl, line 1: not JSON" in result.stderr
-    assert {path.name for path in into.iterdir()} == {"index.html", "report.md", "junit.xml", "ctrf.json", "badges"}
+    assert {path.name for path in into.iterdir()} == {
+        "index.html",
+        "data",
+        "report.md",
+        "junit.xml",
+        "ctrf.json",
+        "badges",
+    }
     assert sorted(result.stdout.splitlines()) == sorted(str(path) for path in into.rglob("*") if path.is_file())
 
 

@@ -14,7 +14,7 @@ from conformance.model.verdict import Verdict, worse
 from reports.formats import html, markdown
 from reports.matrix import Matrix
 from reports.merge import merge
-from reports.pack import index
+from reports.pack import cells
 from reports.since import line_of, series_of, since, steps
 from tests.reports import factory
 
@@ -118,11 +118,11 @@ class TestShown:
 
     def test_in_html(self) -> None:
         matrix = self.matrix()
-        assert "Forgets the last batch" in html.render(matrix)
+        assert "Forgets the last batch" in html.render(matrix)["index.html"]
         number = next(str(place) for place, cell in enumerate(matrix.cells) if cell.id == CELL)
-        assert index(matrix, [])["since"][number] == ["fails with 0.18.9, works with 0.19.8"]
+        assert cells(matrix, [])["since"][number] == ["fails with 0.18.9, works with 0.19.8"]
 
     def test_a_report_of_one_version_does_not_speak_of_versions(self) -> None:
         matrix = merge([on("a", "0.19.8")])
         assert "By release" not in markdown.render(matrix)
-        assert "By release" not in html.render(matrix)
+        assert "By release" not in html.render(matrix)["index.html"]
