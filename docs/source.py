@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from docs.pages import all_pages, badges, feature, issue, rule, windows
+from docs.pages import all_pages, badges, feature, ground, issue, rule, windows
 from docs.published import Published
 
 DOCS: Final = Path(__file__).resolve().parent
@@ -34,6 +34,7 @@ def parts(published: Published) -> dict[str, str]:
     """What is made from the records and stands within a page that is written by hand, by its name."""
     return {
         "badges": badges.table_of(published),
+        "ground": ground.caveat(published),
         "features": feature.overview(published),
         "known-issues": issue.overview(published),
         "rules": rule.overview(published),

@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import Final
 
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import HOLDS, Verdict, worse
 from reports.past_runs import PastRun
-
-GOOD: Final = frozenset({Verdict.PASS, Verdict.UNSUPPORTED})
-SAYS_NOTHING: Final = frozenset({Verdict.NOT_RUN, Verdict.NO_DATA})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +25,8 @@ class News:
 
     Attributes:
         before, after: the two runs.
-        fails: cells that were as they should be, and are not any more.
-        works: cells that were not, and are now.
+        fails: cells that got worse, see `conformance.model.verdict.worse`.
+        works: cells that ran and were not as they should be, and are now.
     """
 
     before: PastRun
@@ -48,25 +44,23 @@ class News:
 def news(runs: Iterable[PastRun]) -> Sequence[News]:
     """What changed between neighbouring runs of each series, the newest first; runs that changed nothing left out.
 
-    Cells that one of two runs did not try, or could not try, are not compared.
+    Cells that only one of two runs had are not compared.
     """
     found = []
     ordered = sorted(runs, key=lambda run: (run.series, run.started))
     for _, some in groupby(ordered, key=lambda run: run.series):
         for before, after in pairwise(some):
-            changes = _changes(before.by_cell, after.by_cell)
-            fails = tuple(change for change in changes if change.before in GOOD)
-            works = tuple(change for change in changes if change.after in GOOD)
-            if changes:
+            both = _both(before.by_cell, after.by_cell)
+            fails = tuple(change for change in both if worse(change.before, change.after))
+            works = tuple(change for change in both if _better(change))
+            if fails or works:
                 found.append(News(before, after, fails, works))
     return sorted(found, key=lambda each: each.after.started, reverse=True)
 
 
-def _changes(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Sequence[Change]:
-    return [
-        Change(cell, old, new)
-        for cell, new in sorted(after.items())
-        if (old := before.get(cell)) is not None
-        and not {old, new} & SAYS_NOTHING
-        and (old in GOOD) is not (new in GOOD)
-    ]
+def _both(before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Sequence[Change]:
+    return [Change(cell, before[cell], after[cell]) for cell in sorted(before.keys() & after.keys())]
+
+
+def _better(change: Change) -> bool:
+    return change.before.ran and change.before not in HOLDS and change.after in HOLDS

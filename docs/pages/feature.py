@@ -10,9 +10,9 @@ from conformance.model.record import KnownIssueText
 from conformance.model.verdict import Verdict
 from docs.markdown import code, table, text
 from docs.page import Page, shortened
-from docs.pages import column as columns
-from docs.pages.count import HEAD, counts
+from docs.pages.words import version, where
 from docs.published import Published
+from reports import places
 from reports.answers import Headline, answer, headline_groups
 from reports.matrix import Cell, Column
 
@@ -42,7 +42,7 @@ def overview(published: Published) -> str:
         [f"[{text(each.title)}]({path(each)}.md)", *(_short(published, each, column) for column in first)]
         for each in headlines()
     ]
-    head = ["feature", *(f"{columns.where(column)} ({column.key.lane})" for column in first)]
+    head = ["feature", *(f"{where(column)} ({column.key.lane})" for column in first)]
     return table(head, rows, markdown=range(len(head)))
 
 
@@ -52,8 +52,7 @@ def _is_first(column: Column) -> bool:
 
 def _short(published: Published, headline: Headline, column: Column) -> str:
     answered = answer(published.results, column, headline.chosen(published.results))
-    tally = answered.tally
-    return f"{answered.answer.value}: {tally[Verdict.PASS]:,} of {tally.total - tally.refused:,}"
+    return f"{answered.answer.value} ({answered.share})" if answered.share else answered.answer.value
 
 
 def _page(published: Published, headline: Headline) -> Page:
@@ -62,10 +61,10 @@ def _page(published: Published, headline: Headline) -> Page:
     held = [column for column in results.columns if results.column_slots(column, cells)]
     first = [column for column in held if _is_first(column)]
     parts = [
-        "[All features](../works.md) · {report}`in the report <#summary>`",
+        f"[All features](../works.md) · {{report}}`in the report <#matrix?feature={headline.name}>`",
         _summary(published, headline, first or held),
         "## Where it works",
-        _where(published, headline, cells, held),
+        _where(published, cells, held),
         _issues(published, cells),
         _untested(published, cells),
         "## What is asked",
@@ -84,9 +83,14 @@ def _summary(published: Published, headline: Headline, held: Sequence[Column]) -
     lines = []
     for column in held:
         answered = answer(published.results, column, headline.chosen(published.results))
-        told = f"{columns.where(column)}, DeepSpeed {columns.version(column)}"
-        lines.append(f"- {text(told)}: **{answered.answer.value}** ({text(answered.detail)})")
+        caveat = headline.caveat(column)
+        ground = f"{where(column)}, DeepSpeed {version(column)}" + (f", {caveat}" if caveat else "")
+        lines.append(f"- {text(ground)}: **{answered.answer.value}**{_in_brackets(answered.detail)}")
     return "\n".join(lines) or "No published run has a cell that asks this."
+
+
+def _in_brackets(detail: str) -> str:
+    return f" ({text(detail)})" if detail else ""
 
 
 def _description(published: Published, headline: Headline, held: Sequence[Column]) -> str:
@@ -94,29 +98,20 @@ def _description(published: Published, headline: Headline, held: Sequence[Column
     for column in held:
         if _is_first(column):
             answered = answer(published.results, column, headline.chosen(published.results))
-            told.append(f"{columns.where(column)}: {answered.answer.value}")
+            told.append(f"{where(column)}: {answered.answer.value}")
     return shortened(f"{headline.title} with DeepSpeed, tried by running it. {'; '.join(told)}.")
 
 
-def _where(published: Published, headline: Headline, cells: Sequence[Cell], held: Sequence[Column]) -> str:
+def _where(published: Published, cells: Sequence[Cell], held: Sequence[Column]) -> str:
     rows = []
     for column in held:
         answered = answer(published.results, column, cells)
-        rows.append(
-            (
-                text(columns.where(column)) + f" ({code(column.key.lane)})",
-                columns.version(column),
-                code(column.key.integration),
-                answered.answer.value,
-                *counts(answered.tally),
-            )
-        )
-    head = ("where", "DeepSpeed", "driven by", "answer", *HEAD)
-    note = (
-        "A row is one published run. *Refused* cells asked for something that the rules say to refuse, and the right "
-        "error came; cells that were *not tested* say nothing. [What green means](../green.md)."
-    )
-    return f"{note}\n\n{table(head, rows, markdown=(0, 2))}"
+        rest = "; ".join(filter(None, (answered.catch, answered.untested, answered.refused)))
+        ground = f"{text(where(column))} ({code(column.key.lane)})"
+        rows.append((ground, places.integration(column), version(column), answered.answer.value, answered.share, rest))
+    head = ("where", "driven by", "DeepSpeed", "answer", "passes", "what does not")
+    note = "A row is one published run. [What green means](../green.md)."
+    return f"{note}\n\n{table(head, rows, markdown=(0,))}"
 
 
 def _issues(published: Published, cells: Sequence[Cell]) -> str:
@@ -146,15 +141,14 @@ def _untested(published: Published, cells: Sequence[Cell]) -> str:
             why = (record.reason, record.remedy or "")
             found[why] += 1
             lanes.setdefault(why, {})[column.key.lane] = None
+    if not found:
+        return ""
     rows = [
-        (reason, ", ".join(map(code, lanes[reason, remedy])), f"{count:,}")
+        (reason, ", ".join(map(code, lanes[reason, remedy])), remedy, f"{count:,}")
         for (reason, remedy), count in found.most_common()
     ]
-    return (
-        f"## What was not tested, and why\n\n{table(('the host', 'lanes', 'results'), rows, markdown=(1,))}"
-        if rows
-        else ""
-    )
+    head = ("why", "lanes", "what to do", "results")
+    return f"## What was not tested, and why\n\n{table(head, rows, markdown=(1,))}"
 
 
 def _asked(published: Published, cells: Sequence[Cell]) -> str:
@@ -162,11 +156,13 @@ def _asked(published: Published, cells: Sequence[Cell]) -> str:
     for cell in cells:
         cases.setdefault((cell.suite, cell.case), []).append(cell)
     known = published.contract.rules
+    # As the case is worded now; a record has the words of its day.
+    titles = {(cell.suite, cell.case): cell.title for cell in published.contract.cells}
     rows = []
     for (suite, case), some in cases.items():
         rules = dict.fromkeys(rule for cell in some for rule in cell.rules)
         links = ", ".join(f"[{rule}](../rules/{rule.lower()}.md)" if rule in known else rule for rule in rules)
-        rows.append((code(f"{suite}/{case}"), some[0].title, links, f"{len(some):,}"))
+        rows.append((code(f"{suite}/{case}"), titles.get((suite, case), some[0].title), links, f"{len(some):,}"))
     suites = dict.fromkeys(suite for suite, _ in cases)
     command = "\n".join(f"    python -m nox -s linux_gloo -- --suite {suite}" for suite in suites)
     return (

@@ -12,8 +12,9 @@ from conformance.model.record import Record
 from conformance.model.verdict import Verdict
 from docs.markdown import block, code, table, text
 from docs.page import Page, shortened
-from docs.pages import column as columns
+from docs.pages.words import version, where
 from docs.published import Published
+from reports.known import AREAS, FAULTS, Issue, known_issues
 from reports.matrix import Column
 from reports.words import plural
 
@@ -32,22 +33,31 @@ def path(issue: KnownIssue) -> str:
 def pages(published: Published) -> list[Page]:
     """A page a known issue."""
     seen = _seen(published)
-    return [_page(issue, seen.get(issue.id, ())) for issue in published.contract.known_issues]
+    of_report = {issue.id: issue for issue in known_issues(published.results)}
+    return [_page(issue, seen.get(issue.id, ()), of_report.get(issue.id)) for issue in published.contract.known_issues]
 
 
 def overview(published: Published) -> str:
-    """All known issues, one line each; the id is the anchor."""
-    seen = _seen(published)
-    lines = [
-        # The id as an anchor: entries come and go, and a link to one stays.
-        f'- <a id="{issue.id}"></a>[{text(issue.title)}](../{path(issue)}.md) {_count(seen.get(issue.id, ()))}'
-        for issue in published.contract.known_issues
-    ]
-    return "\n".join(lines) or "None."
+    """All known issues, one line each, by what they are about."""
+    entries = {issue.id: issue for issue in published.contract.known_issues}
+    seen = [issue for issue in known_issues(published.results) if issue.id in entries]
+    parts = []
+    for area, title in AREAS.items():
+        lines = [_line(entries[issue.id], _result_count(issue)) for issue in seen if issue.area == area]
+        parts += [f"## {title}", "\n".join(lines)] if lines else []
+    unseen = [_line(entry, "") for id, entry in entries.items() if id not in {issue.id for issue in seen}]
+    parts += ["## In no published run", "\n".join(unseen)] if unseen else []
+    return "\n\n".join(parts) or "None."
 
 
-def _count(seen: Seen) -> str:
-    return f"({plural(len(seen), 'result')})" if seen else "(in no published run)"
+def _line(issue: KnownIssue, told: str) -> str:
+    # The id as an anchor: entries come and go, and a link to one stays.
+    return f'- <a id="{issue.id}"></a>[{text(issue.title)}](../{path(issue)}.md){told}'
+
+
+def _result_count(issue: Issue) -> str:
+    fault = f", {FAULTS[issue.fault]}" if issue.fault else ""
+    return f" ({plural(issue.count, 'result')}{fault})"
 
 
 def _seen(published: Published) -> Mapping[str, Seen]:
@@ -58,11 +68,12 @@ def _seen(published: Published) -> Mapping[str, Seen]:
     return found
 
 
-def _page(issue: KnownIssue, seen: Seen) -> Page:
+def _page(issue: KnownIssue, seen: Seen, of_report: Issue | None) -> Page:
     parts = [
-        "[All known issues](../reference/known-issues.md)",
+        "[All known issues](../reference/known-issues.md)"
+        + (f" · {{report}}`in the report <#{issue.id}>`" if of_report else ""),
         text(issue.explanation),
-        _facts(issue),
+        _facts(issue, of_report),
         _errors(issue, seen),
         _where(seen),
         _cells(issue, seen),
@@ -72,7 +83,7 @@ def _page(issue: KnownIssue, seen: Seen) -> Page:
     return Page(path(issue), issue.title, description, "\n\n".join(part for part in parts if part))
 
 
-def _facts(issue: KnownIssue) -> str:
+def _facts(issue: KnownIssue, of_report: Issue | None) -> str:
     reported = {"not reported": "no"}.get(issue.reference, f"<{issue.reference}>")
     versions = ", ".join(f"{name} {code(wanted)}" for name, wanted in issue.versions.items())
     host = {"any": "", "wine": "under Wine only", "native": "not under Wine"}[issue.host]
@@ -92,10 +103,12 @@ def _facts(issue: KnownIssue) -> str:
         ),
         ("Versions", versions or "all that were tried"),
         ("Where", "; ".join(filter(None, (*told, host))) or "on every lane"),
+        ("Whose fault it is", FAULTS[of_report.fault] if of_report and of_report.fault else ""),
+        ("What to do instead", text(of_report.workaround) if of_report else ""),
         ("Reported upstream", reported),
         ("To be looked at again", issue.review.isoformat()),
     ]
-    return "\n".join(f"- {name}: {value}" for name, value in lines)
+    return "\n".join(f"- {name}: {value}" for name, value in lines if value)
 
 
 def _errors(issue: KnownIssue, seen: Seen) -> str:
@@ -125,9 +138,9 @@ def _where(seen: Seen) -> str:
     column_of = {column.slug: column for column, _ in seen}
     rows = [
         (
-            text(columns.where(column_of[slug])) + f" ({code(column_of[slug].key.lane)})",
-            columns.version(column_of[slug]),
-            columns.version(column_of[slug], "torch"),
+            text(where(column_of[slug])) + f" ({code(column_of[slug].key.lane)})",
+            version(column_of[slug]),
+            version(column_of[slug], "torch"),
             code(column_of[slug].key.integration),
             f"{count:,}",
         )

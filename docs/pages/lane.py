@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from conformance.matrix.lane import Lane
-from conformance.model.verdict import Verdict
 from docs.markdown import block, code, table, text
 from docs.page import Page, shortened
-from docs.pages import column as columns
-from docs.pages import feature
+from docs.pages import feature, ground
 from docs.pages.count import HEAD, counts
+from docs.pages.words import day, version, where
 from docs.published import Published
+from reports import places
 from reports.answers import answer
 from reports.matrix import Column
 
@@ -38,7 +38,7 @@ def _page(published: Published, lane: Lane) -> Page:
         "[All lanes](../reference/lanes.md)",
         _what(lane),
         "## Published runs",
-        _runs(published, held) if held else _never(lane),
+        _runs(published, held) if held else _never(published, lane),
         _answers(published, held),
         "## Run it",
         block(f"python -m nox -s {lane.name} -- --profile smoke", "sh"),
@@ -71,31 +71,28 @@ def _what(lane: Lane) -> str:
     )
 
 
-def _never(lane: Lane) -> str:
-    what = " No GPU has run anything that is published here." if lane.device == "cuda" else ""
+def _never(published: Published, lane: Lane) -> str:
+    what = " No GPU has run anything that is published here." if ground.no_gpu(published) else ""
+    what = what if lane.device == "cuda" else ""
     return f"This lane was **never run** for publication: nothing here says whether DeepSpeed works on it.{what}"
 
 
 def _runs(published: Published, held: list[Column]) -> str:
     rows = [
         (
-            text(columns.where(column)),
+            text(where(column)),
             code(column.key.integration),
             code(column.key.stack),
-            columns.version(column),
-            columns.version(column, "torch"),
-            columns.day(column),
+            version(column),
+            version(column, "torch"),
+            day(column),
             *counts(published.results.tally(column)),
         )
         for column in held
     ]
     wine = any(column.key.wine for column in held)
     note = "**These runs were made under Wine on Linux, not on Windows.** " if wine else ""
-    note += (
-        ""
-        if any(column.latest.host and column.latest.host.gpus for column in held)
-        else "All ran on CPUs, without a GPU."
-    )
+    note += "All computed on a CPU." if all(map(places.on_cpu, held)) else ""
     head = ("where", "driven by", "stack", "DeepSpeed", "torch", "day", *HEAD)
     return f"{note}\n\n{table(head, rows, markdown=(0, 1, 2))}"
 
@@ -107,15 +104,9 @@ def _answers(published: Published, held: list[Column]) -> str:
     rows = []
     for headline in feature.headlines():
         answered = answer(published.results, first, headline.chosen(published.results))
-        tally = answered.tally
-        rows.append(
-            (
-                f"[{text(headline.title)}](../{feature.path(headline)}.md)",
-                answered.answer.value,
-                f"{tally[Verdict.PASS]:,} of {tally.total:,}",
-                answered.catch,
-            )
-        )
-    head = ("feature", "answer", "passes", "what does not pass")
-    told = f"{columns.where(first)}, DeepSpeed {columns.version(first)}, driven by the reference integration:"
+        rest = "; ".join(filter(None, (headline.caveat(first), answered.catch, answered.untested, answered.refused)))
+        link = f"[{text(headline.title)}](../{feature.path(headline)}.md)"
+        rows.append((link, answered.answer.value, answered.share, rest))
+    head = ("feature", "answer", "passes", "what does not")
+    told = f"{where(first)}, DeepSpeed {version(first)}, driven by the reference integration:"
     return f"## What works\n\n{text(told)}\n\n{table(head, rows, markdown=(0,))}"

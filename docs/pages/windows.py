@@ -7,9 +7,8 @@ from collections import Counter
 from conformance.model.verdict import Verdict
 from docs.markdown import table, text
 from docs.pages import feature
-from docs.pages.count import HEAD, counts
 from docs.published import Published
-from reports.answers import answer
+from reports.answers import Answered, answer
 from reports.matrix import Column
 
 
@@ -21,13 +20,17 @@ def answers(published: Published) -> str:
             answered = answer(published.results, column, headline.chosen(published.results))
             if answered.tally.total:
                 link = f"[{text(headline.title)}]({feature.path(headline)}.md)"
-                row = (link, answered.answer.value, *counts(answered.tally))
+                row = (link, answered.answer.value, answered.share, _rest(answered))
                 rows.setdefault(row, []).append("mpiexec" if column.launcher == "mpi" else "variables")
     return table(
-        ("feature", "ranks by", "answer", *HEAD),
+        ("feature", "ranks by", "answer", "passes", "what does not"),
         ((row[0], ", ".join(launchers), *row[1:]) for row, launchers in rows.items()),
         markdown=(0,),
     )
+
+
+def _rest(answered: Answered) -> str:
+    return "; ".join(filter(None, (answered.catch, answered.untested, answered.refused)))
 
 
 def issues(published: Published) -> str:
