@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -12,6 +14,11 @@ from conformance.matrix.stack import DEFAULT_STACK
 from conformance.model.exit_code import ExitCode
 from conformance.model.record import RecordFileError
 from conformance.run.record_file import ReportFolderError
+
+if TYPE_CHECKING:
+    from conformance.run.lane_run import LaneRun
+
+LANE_RUN: Final[pytest.StashKey[LaneRun]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,9 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Turn a lane run's usage errors into exit code 2, with a plain message."""
+    """Spread a lane run over workers, and turn its usage errors into exit code 2, with a plain message."""
     if config.getoption("lane") is None:
         return (yield)
+    _spread(config)
     try:
         code = yield
     except pytest.UsageError as error:
@@ -54,6 +62,39 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     return code
 
 
+def _spread(config: pytest.Config) -> None:
+    """Have xdist, where it is there, ask for the number of workers that suits the run, unless its user has said one."""
+    said = config.getoption("numprocesses", 0) is not None or config.option.tx or config.option.dist != "no"
+    if not said and not config.option.distload and not hasattr(config, "workerinput"):
+        config.option.numprocesses = "auto"
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """What `-n auto` means for a lane run."""
+    if config.getoption("lane") is None or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    return _lane_run(config).workers()
+
+
+def _lane_run(config: pytest.Config) -> LaneRun:
+    """The run that the options ask for; prepared once.
+
+    Raises:
+        pytest.UsageError: one is wrong.
+    """
+    # Only a lane run pays for these: the harness's own tests load this plugin too.
+    from conformance.run.lane_run import LaneRun
+    from conformance.run.options import read_options
+
+    if LANE_RUN not in config.stash:
+        try:
+            config.stash[LANE_RUN] = LaneRun.prepare(config, read_options(config.getoption))
+        except (MatrixError, RecordFileError) as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[LANE_RUN]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Behind pytest's own plugins, so that its terminal reporter is there to be taken out: a run has one voice."""
@@ -63,15 +104,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "Python leaves out assert statements (-O or PYTHONOPTIMIZE), with which checks judge; run it without"
         )
-    # Only a lane run pays for these: the harness's own tests load this plugin too.
     from conformance.run.controller import Controller
-    from conformance.run.lane_run import LaneRun
-    from conformance.run.options import read_options
 
+    run = _lane_run(config)
     try:
-        run = LaneRun.prepare(config, read_options(config.getoption))
         controller = None if hasattr(config, "workerinput") else Controller(config, run)
-    except (MatrixError, ReportFolderError, RecordFileError) as error:
+    except ReportFolderError as error:
         raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(run, "conformance-lane-run")
     reporter = config.pluginmanager.getplugin("terminalreporter")

@@ -19,6 +19,7 @@ from conformance.run.console import Console
 from conformance.run.item import RECORD_PROPERTY
 from conformance.run.lane_run import LaneRun
 from conformance.run.record_file import RecordFile, ReportFolderError
+from conformance.run.workers import worker_count
 
 
 class Controller:
@@ -134,7 +135,9 @@ class Controller:
         self.planned = [*((record.cell, record.integration) for record in self.records), *keys]
         here = self.run.context
         kept = f" ({len(self.records)} kept from before)" if self.records else ""
-        self.console.begin(f"{here.lane.name}, {here.transport}, stack {here.stack}{kept}", len(keys))
+        count = max(1, worker_count(self.config))
+        spread = "1 worker" if count == 1 else f"{count} workers"
+        self.console.begin(f"{here.lane.name}, {here.transport}, stack {here.stack}, {spread}{kept}", len(keys))
         self._write_headers(finished=None)
 
     def _write_reports(self) -> None:

@@ -39,13 +39,21 @@ def check_mode(mode: str, lane: Lane) -> None:
         )
 
 
-def open_lane_pool(mode: str, context: RunContext, driven: Sequence[str], suites: Collection[str]) -> RankPool:
+def ranks_mode(mode: str, lane: Lane) -> str:
+    """How ranks are started with --ranks `mode` on a lane. Pure."""
+    return lane.ranks if mode == "auto" else mode
+
+
+def open_lane_pool(
+    mode: str, context: RunContext, driven: Sequence[str], suites: Collection[str], pools: int = 1
+) -> RankPool:
     """Open the pool of a process of a run.
 
     Args:
         mode: the --ranks option.
         driven: the integrations that ranks import ahead.
         suites: those that cells are of; ranks import their modules ahead.
+        pools: how many of them share the host.
     """
     lane = context.lane
     environment: dict[str, str | None] = dict(lane.environment)
@@ -54,10 +62,11 @@ def open_lane_pool(mode: str, context: RunContext, driven: Sequence[str], suites
     else:
         environment |= context.ground.variables()
     return open_pool(
-        mode=lane.ranks if mode == "auto" else mode,
+        mode=ranks_mode(mode, lane),
         launcher=lane.launcher,
         mpi=probes.mpi() if lane.launcher == "mpi" else None,
         environment=environment,
+        pools=pools,
         # What is not installed has cells that are not run, and nothing to import.
         preload=[
             "torch",

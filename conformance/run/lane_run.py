@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conformance import integrations
+from conformance.hosts import capabilities as host
 from conformance.hosts import probes, provenance
 from conformance.hosts.bundles import Bundles
 from conformance.hosts.device_slice import device_slice
@@ -27,12 +29,13 @@ from conformance.run import capabilities
 from conformance.run.cases import SuiteError, cases_of_suite, check_complete
 from conformance.run.context import RunContext
 from conformance.run.item import CellItem
-from conformance.run.lane_pool import check_mode, open_lane_pool
+from conformance.run.lane_pool import check_mode, open_lane_pool, ranks_mode
 from conformance.run.options import RunOptions
 from conformance.run.planning import plan_cell, to_do
 from conformance.run.record_file import RECORDS, recorded
 from conformance.run.run_cell import run_cell
 from conformance.run.selection import PROFILES, select
+from conformance.run.workers import worker_count, workers
 
 LOOK_AHEAD = 8
 """Cells to come whose ranks are worth starting now."""
@@ -121,7 +124,20 @@ class LaneRun:
     @property
     def leads_workers(self) -> bool:
         """Whether xdist workers run the cells, and this process none."""
-        return bool(self.config.getoption("numprocesses", None)) and not hasattr(self.config, "workerinput")
+        return bool(worker_count(self.config)) and not hasattr(self.config, "workerinput")
+
+    def workers(self) -> int:
+        """How many xdist workers suit this run on this host; 0 where this process had best run all cells itself."""
+        if self.options.listing or self.config.getoption("collectonly") or not self._lane_is_here():
+            return 0
+        count = workers(
+            cores=host.cores(),
+            memory=min(host.memory_bytes(), psutil.virtual_memory().available),
+            gpus=len(probes.gpus()) if self.context.device == "cuda" else None,
+            cells=len(self.pairs),
+            ranks=ranks_mode(self.options.ranks, self.context.lane),
+        )
+        return count if count > 1 else 0
 
     def pytest_sessionstart(self) -> None:
         """Start what ranks need before suites are imported, so that their imports overlap."""
@@ -189,7 +205,8 @@ class LaneRun:
         """The rank pool of this process, opened on first use."""
         if self._pool is None:
             suites = dict.fromkeys(cell.suite for cell, _ in self.pairs)
-            self._pool = open_lane_pool(self.options.ranks, self.context, self.options.integrations, suites)
+            pools = max(1, worker_count(self.config))
+            self._pool = open_lane_pool(self.options.ranks, self.context, self.options.integrations, suites, pools)
         return self._pool
 
     def _learn_of_host(self) -> None:
@@ -200,14 +217,14 @@ class LaneRun:
         if not self._lane_is_here():
             return
         here = self.context
-        host = capabilities.told_by(
+        told = capabilities.told_by(
             self.pool(),
             here.provenance.host,
             launcher=here.lane.launcher,
             transport=here.transport,
             device=here.device,
         )
-        self.take_over(here.provenance.model_copy(update={"host": host}))
+        self.take_over(here.provenance.model_copy(update={"host": told}))
 
     def take_over(self, provenance: Provenance) -> None:
         """Let the records to come have this provenance."""
@@ -250,12 +267,12 @@ def _own_devices(config: pytest.Config, lane: Lane) -> tuple[str, ...] | None:
         MatrixError: more workers than GPUs.
     """
     given = getattr(config, "workerinput", None)
-    workers = config.getoption("numprocesses", None) if given is None else given["workercount"]
-    if not workers or _device(lane) != "cuda" or not probes.gpus():
+    count = worker_count(config)
+    if not count or _device(lane) != "cuda" or not probes.gpus():
         return None
     number = 0 if given is None else int(given["workerid"].removeprefix("gw"))
     try:
-        mine = device_slice(probes.visible_devices(len(probes.gpus())), number, workers)
+        mine = device_slice(probes.visible_devices(len(probes.gpus())), number, count)
     except ValueError as error:
         raise MatrixError(str(error)) from None
     return None if given is None else tuple(mine)

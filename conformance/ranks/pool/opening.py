@@ -33,6 +33,7 @@ def open_pool(
     environment: Mapping[str, str | None] | None = None,
     worlds: Sequence[int] = (2,),
     reuse: int = REUSE,
+    pools: int = 1,
 ) -> RankPool:
     """Open a pool of ranks.
 
@@ -51,6 +52,7 @@ def open_pool(
             from the caller.
         worlds: world sizes of the first jobs, for ranks started ahead.
         reuse: how many jobs a prewarmed rank serves; 1 for single use.
+        pools: how many pools share this host, so that this one starts its share of ranks ahead.
 
     Raises:
         ValueError: there is no such mode, or not with this launcher or on this operating system.
@@ -81,4 +83,4 @@ def open_pool(
     start = FromEnvironment(settings) if mpi is None else FromMpi(settings, mpi)
     if mode == "cold":
         return ColdPool(settings, start)
-    return ReservoirPool(settings, start, reuse, worlds)
+    return ReservoirPool(settings, start, reuse, worlds, pools)

@@ -44,10 +44,16 @@ class ReservoirPool(Pool):
         launcher: how ranks learn who they are.
         reuse: jobs that a rank serves; 1 for single use.
         worlds: world sizes of the first jobs.
+        pools: how many pools share the host.
     """
 
     def __init__(
-        self, settings: PoolSettings, launcher: Launcher, reuse: int = REUSE, worlds: Sequence[int] = (2,)
+        self,
+        settings: PoolSettings,
+        launcher: Launcher,
+        reuse: int = REUSE,
+        worlds: Sequence[int] = (2,),
+        pools: int = 1,
     ) -> None:
         super().__init__(settings, launcher)
         self._reuse = max(reuse, 1)
@@ -57,7 +63,8 @@ class ReservoirPool(Pool):
         self._risky: set[int] = set()
         """Sizes of groups of which the last job has ended one: the next may do so too."""
         self._started = 0
-        self._limit = max(2, int(psutil.virtual_memory().available * _MEMORY_SHARE / _MEMORY_OF_A_RANK))
+        self._limit = max(2, int(psutil.virtual_memory().available * _MEMORY_SHARE / _MEMORY_OF_A_RANK / pools))
+        self._at_once = max(1, (os.cpu_count() or 1) // pools)
         self._starter: Starter | None = open_starter(self.hub, settings)
         self._refill()
 
@@ -170,7 +177,7 @@ class ReservoirPool(Pool):
             for _ in range(count - sum(group.size == size for group in waiting)):
                 starting = sum(group.size for group in self._groups if not group.ready)
                 present = sum(group.size for group in (*self._groups, *taken))
-                if starting and starting + size > (os.cpu_count() or 1):
+                if starting and starting + size > self._at_once:
                     return
                 if present + size > self._limit:
                     return
