@@ -74,7 +74,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """What `-n auto` means for a lane run."""
     if config.getoption("lane") is None or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
-    return _lane_run(config).workers()
+    try:
+        return _lane_run(config).workers()
+    except MatrixError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _lane_run(config: pytest.Config) -> LaneRun:

@@ -127,13 +127,20 @@ class LaneRun:
         return bool(worker_count(self.config)) and not hasattr(self.config, "workerinput")
 
     def workers(self) -> int:
-        """How many xdist workers suit this run on this host; 0 where this process had best run all cells itself."""
+        """How many xdist workers suit this run on this host; 0 where this process had best run all cells itself.
+
+        Raises:
+            MatrixError: as `plan`, where cells have to be looked at for the GPUs that they take.
+        """
         if self.options.listing or self.config.getoption("collectonly") or not self._lane_is_here():
             return 0
+        on_gpus = self.context.device == "cuda"
+        needs = [need for planned in self.plan() for need in planned.needs] if on_gpus else []
         count = workers(
             cores=host.cores(),
             memory=min(host.memory_bytes(), psutil.virtual_memory().available),
-            gpus=len(probes.gpus()) if self.context.device == "cuda" else None,
+            gpus=len(probes.gpus()) if on_gpus else None,
+            takes=[int(need.removeprefix("gpus:")) for need in needs if need.startswith("gpus:")],
             cells=len(self.pairs),
             ranks=ranks_mode(self.options.ranks, self.context.lane),
         )

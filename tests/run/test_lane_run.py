@@ -273,6 +273,28 @@ def test_an_interrupt_leaves_a_partial_report_and_no_process(
     assert not alive
 
 
+def test_an_interrupt_ends_workers_too(tmp_path: Path) -> None:
+    with interrupts(signal.default_int_handler):
+        running = subprocess.Popen(
+            command(tmp_path, "--cell", "planted/fault*", "-n", "2"),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+        )
+    records = tmp_path / "records.jsonl"
+    limit = time.monotonic() + 90
+    while time.monotonic() < limit and not (records.exists() and records.stat().st_size):
+        time.sleep(0.05)
+    family = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=60)
+    assert "PARTIAL: stopped by the user" in said and "Traceback" not in said, said
+    assert running.returncode in (1, 3) and 0 < len(by_cell(tmp_path)) < 9, said
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+
+
 def test_a_reader_that_leaves_does_not_end_a_run(tmp_path: Path) -> None:
     running = subprocess.Popen(
         command(tmp_path, "--list"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
