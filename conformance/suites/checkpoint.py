@@ -522,7 +522,7 @@ def resume_latest(setting: Setting) -> Observation:
 
 
 def with_tag(axes: Axes) -> list[Step]:
-    # What is in `latest` depends on the encoding of the user's locale, in which ranks are only where a case asks for it.
+    # `latest` is written in the encoding of the user's locale; ranks are in that only where a case asks for it.
     told = {"PYTHONUTF8": "0"} if axes["tag"] == "non_ascii" else {}
     return [Step(save_with_tag, environment=told), Step(resume_latest, environment=told)]
 
