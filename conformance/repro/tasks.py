@@ -79,7 +79,7 @@ class Model(nn.Module):
     def __init__(self, seed=0):
         super().__init__()
         torch.manual_seed(seed)
-        self.layers, self.side, self.spare = nn.Linear(17, 5), nn.Linear(5, 3), nn.Linear(5, 3)
+        self.layers, self.side = nn.Linear(17, 5), nn.Linear(5, 3)
 
     def forward(self, inputs):
         first = self.layers(inputs)
@@ -87,13 +87,13 @@ class Model(nn.Module):
 
 
 IN_TUPLE = Task(
-    _several("first, self.side(first), self.spare(first)"),
+    _several("first, self.side(first)"),
     "nn.functional.mse_loss(first.float(), targets) + 0.1 * side.float().square().mean()",
     _DATA,
-    "first, side, _ = module(inputs)",
+    "first, side = module(inputs)",
 )
 IN_MAPPING = Task(
-    _several('{"first": first, "side": self.side(first), "spare": self.spare(first)}'),
+    _several('{"first": first, "side": self.side(first)}'),
     'nn.functional.mse_loss(output["first"].float(), targets) + 0.1 * output["side"].float().square().mean()',
     _DATA,
     "output = module(inputs)",
