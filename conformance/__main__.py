@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "conformance.plugin",
         "-p",
         "no:cacheprovider",
-        *(("-p", "xdist.plugin") if importlib.util.find_spec("xdist") is not None else ()),
+        *(("-p", "xdist") if importlib.util.find_spec("xdist") is not None else ()),  # a name that -p no:xdist blocks
     ]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, which may be ignored in the background
     code = int(pytest.main([*fixed, *words[1:]]))
