@@ -82,13 +82,18 @@ def _main(options: argparse.Namespace) -> int:
     supported = SpecifierSet(matrix.stacks[options.stack].stack.python or "")
     obstacles = {kind.name: ground.obstacle(kind, here) for kind in KINDS}
     obstacles |= {pythons.kind(each).name: pythons.obstacle(each, supported) for each in others}
+    missing = pythons.missing(others, supported)
     kinds = _asked([PLAIN, *KINDS, *map(pythons.kind, others)], options.kind)
     if options.list:
         for kind in kinds:
             why = obstacles.get(kind.name)
             print(f"{kind.name:20} {kind.title}" + (f" [not here: {why}]" if why else ""))
+        for name, why in missing.items():
+            print(f"{name:20} another Python [not here: {why}]")
         return int(ExitCode.AS_EXPECTED)
     plan = _plan(kinds, obstacles, matrix, lane, options.cell)
+    if not options.kind:
+        plan = dataclasses.replace(plan, absent={**plan.absent, **missing})
     return _run(plan, matrix, lane, options)
 
 

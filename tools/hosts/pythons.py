@@ -18,6 +18,7 @@ from tools.hosts.errors import UsageError
 from tools.hosts.kind import EVERYWHERE, Conditions, Kind
 
 NAMES: Final = tuple(f"python3.{minor}" for minor in range(11, 16))
+_OWN: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _NEEDED: Final = ("torch", "deepspeed", "psutil", "pydantic", "pytest")
 _SECONDS: Final = 60.0
 _ASK: Final = f"""
@@ -59,12 +60,23 @@ def found(given: Iterable[Path]) -> list[Python]:
         if python is None:
             raise UsageError(f"--python: found {str(file)!r}, expected the interpreter of an environment")
         by_line[python.line] = python
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
     for path in filter(None, map(shutil.which, NAMES)):
         python = _asked(path)
-        if python is not None and python.line != own:
+        if python is not None and python.line != _OWN:
             by_line.setdefault(python.line, python)
     return [by_line[line] for line in sorted(by_line, key=Version)]
+
+
+def missing(here: Iterable[Python], supported: SpecifierSet) -> dict[str, str]:
+    """Of the Pythons that a stack is made for, those that are not here: by the kind's name, why."""
+    lines = {python.line for python in here} | {_OWN}
+    absent = {}
+    for name in NAMES:
+        line = name.removeprefix("python")
+        if line not in lines and supported.contains(f"{line}.0", prereleases=True):
+            path = shutil.which(name)
+            absent[f"python-{line}"] = "is not on PATH" if path is None else f"{path} does not start"
+    return absent
 
 
 def kind(python: Python) -> Kind:

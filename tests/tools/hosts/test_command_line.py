@@ -109,6 +109,9 @@ class TestPythons:
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{Path(shutil.which('sh') or '/bin/sh').parent}")
         found = [each for each in pythons.found([]) if Path(each.path).parent == tmp_path]
         assert [(each.line, each.lacks) for each in found] == [("3.13", ("torch",))]
+        why = pythons.missing(found, SpecifierSet(">=3.10,<3.15"))
+        assert why["python-3.12"] == f"{shim} does not start"
+        assert "python-3.13" not in why and "python-3.15" not in why
 
     def test_what_stops_one_is_said(self) -> None:
         supported = SpecifierSet(">=3.11,<3.14")
