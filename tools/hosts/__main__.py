@@ -27,7 +27,7 @@ from tools.hosts.comparing import Comparison, compare, worst
 from tools.hosts.errors import EmulationError, Terminated, UsageError
 from tools.hosts.kind import PLAIN, Kind
 from tools.hosts.kinds import KINDS
-from tools.hosts.running import ROOT, Outcome, run
+from tools.hosts.running import ROOT, Outcome, done, run
 
 RESULTS: Final = ROOT / "results" / "hosts"
 TABLE: Final = "hosts.md"
@@ -109,7 +109,7 @@ def _run(plan: Plan, matrix: Matrix, lane: str, options: argparse.Namespace) -> 
     failed: dict[str, str] = {}
     interrupted = False
     try:
-        plain = outcome(PLAIN, plan.plain)
+        plain = outcome(PLAIN, plan.plain) if options.plain is None else done(options.plain, plan.plain)
     except EmulationError as error:
         raise UsageError(str(error)) from None
     try:
@@ -120,6 +120,9 @@ def _run(plan: Plan, matrix: Matrix, lane: str, options: argparse.Namespace) -> 
                 failed[kind.name] = f"UNEXPLAINED: {error}"
     except KeyboardInterrupt:
         interrupted = True
+        reached = {each.outcome.kind.name for each in comparisons} | failed.keys()
+        failed |= {name: "interrupted" for name in plan.kinds if name not in reached}
+    options.into.mkdir(parents=True, exist_ok=True)
     rows = table.rows(plain, comparisons, {**failed, **absent})
     (options.into / TABLE).write_text(
         table.markdown(rows, {kind.name: kind.title for kind in (PLAIN, *KINDS)}), encoding="utf-8", newline="\n"
@@ -201,6 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--stack", metavar="NAME", default=DEFAULT_STACK, help=f"the installed stack (default: {DEFAULT_STACK})")
     add("--cell", metavar="GLOB", action="append", default=[], help="of the cells only these; repeatable")
     add("--python", metavar="FILE", action="append", default=[], type=Path, help="another interpreter to try")
+    add("--plain", metavar="DIR", type=Path, help="take the plain run's records from here, such as results/linux_gloo")
     add("--deadline", metavar="S", type=float, default=DEADLINE, help=f"seconds a kind (default: {DEADLINE:.0f})")
     add("--into", metavar="DIR", type=Path, default=RESULTS, help="where records go, a folder a kind")
     add("words", nargs="*", metavar="OPTION", help="after a further --: options of a lane run, such as -n 2")

@@ -98,7 +98,26 @@ def compare(plain: Outcome, emulated: Outcome, matrix: Matrix) -> Comparison:
                     "" if second is None else second.reason,
                 )
             )
-    return Comparison(emulated, tuple(differences), tuple(problems(emulated)), len(emulated.planned))
+    found = [*problems(emulated), *sources(plain, emulated)]
+    return Comparison(emulated, tuple(differences), tuple(found), len(emulated.planned))
+
+
+def sources(plain: Outcome, emulated: Outcome) -> list[str]:
+    """What else than the host is different: the harness's commit, versions. Pure."""
+    if emulated.kind.python is not None or _made_from(emulated) <= _made_from(plain):
+        return []
+    # A host may have no git, or not be let into somebody else's checkout: what is not known says nothing.
+    known = all(record.provenance.git_commit for record in emulated.records.values())
+    if not known and {each[1:] for each in _made_from(emulated)} <= {each[1:] for each in _made_from(plain)}:
+        return []
+    return ["the plain run was made at another commit or with other versions"]
+
+
+def _made_from(outcome: Outcome) -> set[tuple[object, ...]]:
+    return {
+        (record.provenance.git_commit, *sorted(record.provenance.packages.items()))
+        for record in outcome.records.values()
+    }
 
 
 def problems(outcome: Outcome) -> list[str]:

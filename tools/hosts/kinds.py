@@ -48,7 +48,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "oneDNN and ATen use AVX2 at most",
         _variables(ONEDNN_MAX_CPU_ISA="AVX2", ATEN_CPU_CAPABILITY="avx2"),
         cells=FP16_CELLS,
-        proof={"onednn_isa": "AVX2", "aten_isa": "AVX2"},
+        proof={"onednn_isa": "Intel AVX2", "aten_isa": "AVX2"},
         systems=EVERYWHERE,
         cpu=_AVX512,
     ),

@@ -16,11 +16,12 @@ from typing import Final
 
 import psutil
 
+from conformance.model.exit_code import exit_code
 from conformance.model.record import EMULATED, Record, RecordFileError
 from conformance.ranks.platform import posix
 from conformance.run.record_file import recorded
 from tools.hosts import ground, load, locales, memory
-from tools.hosts.errors import UNARRANGED, EmulationError, Terminated
+from tools.hosts.errors import UNARRANGED, EmulationError, Terminated, UsageError
 from tools.hosts.kind import PLAIN, Kind
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -98,6 +99,28 @@ def run(kind: Kind, lane: str, cells: Sequence[str], into: Path, *, deadline: fl
     except RecordFileError as error:
         raise EmulationError(str(error)) from None
     return Outcome(kind, code, time.monotonic() - begin, records, tuple(cells), tuple(left), said[-2000:])
+
+
+def done(folder: Path, cells: Sequence[str]) -> Outcome:
+    """What a run on the machine as it is came to, from the records that it left.
+
+    Args:
+        cells: the ids of those that count.
+
+    Raises:
+        UsageError: the folder has no such records, or lacks some.
+    """
+    try:
+        records = {record.cell: record for record in recorded(folder)}
+    except (OSError, RecordFileError) as error:
+        raise UsageError(f"--plain: {error}") from None
+    if missing := [cell for cell in cells if cell not in records]:
+        raise UsageError(f"--plain: {folder} lacks {len(missing)} of {len(cells)} cells, the first is {missing[0]}")
+    mine = {cell: records[cell] for cell in cells}
+    if emulated := next((record.provenance.host.emulated for record in mine.values()), ""):
+        raise UsageError(f"--plain: {folder} has records of the emulated host {emulated}")
+    code = exit_code(record.verdict for record in mine.values())
+    return Outcome(PLAIN, int(code), sum(record.seconds for record in mine.values()), mine, tuple(cells))
 
 
 def environment(kind: Kind, environ: Mapping[str, str], made: Path) -> dict[str, str]:

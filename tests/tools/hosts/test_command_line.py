@@ -17,8 +17,9 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from conformance.model.record import read_records
+from conformance.model.record import EMULATED, read_records, to_line
 from conformance.model.verdict import Verdict
+from tests.reports import factory
 from tools.hosts import pythons
 from tools.hosts.__main__ import main
 from tools.hosts.errors import UsageError
@@ -46,6 +47,33 @@ def test_wrong_usage(words: list[str], says: str, capsys: pytest.CaptureFixture[
     assert main([*words, "--into", str(tmp_path)]) == 2
     assert says in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([], "--plain:"),
+        ([("plain", "initialize/torch_first[call=deepspeed,world=2]")], "lacks"),
+        ([("emulated", "initialize/torch_first[call=deepspeed,world=2]")], "records of the emulated host one-core"),
+    ],
+)
+def test_records_that_cannot_stand_for_the_plain_run(
+    records: list[tuple[str, str]], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    host = factory.LINUX.model_copy(update={"host_class": f"{EMULATED}one-core"})
+    lines = [
+        to_line(factory.record(cell, provenance=factory.provenance(host=host if kind == "emulated" else factory.LINUX)))
+        for kind, cell in records
+    ]
+    if lines:
+        (old / "records.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    cells = ["--cell", "initialize/torch_first[call=deepspeed,world=2]", "--kind", "umask-077"]
+    cells = cells if says != "lacks" else ["--cell", "initialize/*"]
+    assert main([*cells, "--plain", str(old), "--into", str(new)]) == 2
+    assert says in capsys.readouterr().err
+    assert not new.exists()
 
 
 def test_the_list_has_every_kind_and_runs_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ def test_what_is_wrong_with_a_run_itself_is_never_explained(emulated: Outcome, s
     assert says in comparison.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"git_commit": "2" * 40}, True),
+        ({"packages": {"torch": "2.0"}}, True),
+        ({"git_commit": None}, False),
+        ({"git_commit": None, "packages": {"torch": "2.0"}}, True),
+    ],
+)
+def test_other_sources_are_no_matter_of_the_host(changes: dict[str, Any], said: bool) -> None:
+    emulated = factory.record(CELL, provenance=factory.provenance(**changes))
+    found = compared(factory.record(CELL), emulated).problems
+    assert found == (("the plain run was made at another commit or with other versions",) if said else ())
+
+
 def test_the_exit_code_is_good_only_if_all_is_explained_and_the_plain_run_was_good() -> None:
     good = compared(record(Verdict.PASS, fp16=True), record(Verdict.UNSUPPORTED, REFUSED, fp16=False))
     bad = compared(record(Verdict.PASS), record(Verdict.FAIL, "it did not"), exit_code=1)
