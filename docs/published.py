@@ -47,14 +47,19 @@ class Published:
             SourceError: a path cannot be read, or holds no record.
         """
         folders = list(paths)
-        sources = newest(reports.read_sources(folders))
+        everything = reports.read_sources(folders)
+        sources = newest(everything)
         if not sources.records:
             raise reports.SourceError(f"{', '.join(map(str, folders))}: not one record could be read")
+        kept = {id(record) for record in sources.records}
+        # Of several nights that lie side by side, all but the newest are the past.
+        older = past_runs.of_records(record for record in everything.records if id(record) not in kept)
+        past = [*(run for folder in folders for run in past_runs.read(folder)), *older]
         return cls(
             contract=contract(),
             results=reports.merge(sources.records, sources.headers, problems=sources.problems),
             sources=sources,
-            past=tuple(run for folder in folders for run in past_runs.read(folder)),
+            past=tuple(sorted(past, key=lambda run: run.started)),
         )
 
     def slots(self) -> Iterator[tuple[Column, Cell, Slot]]:

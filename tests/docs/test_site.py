@@ -36,6 +36,8 @@ from docs.published import Published
 from reports import download
 from reports.formats.atom import ATOM
 from reports.merge import merge
+from reports.news import news
+from reports.past_runs import of_matrix
 from reports.read import Sources
 
 ADDRESS = "https://conformance.test/deep/"
@@ -272,6 +274,21 @@ class TestReference:
         text = (site / "reference" / "api.html").read_text(encoding="utf-8")
         callables = (name for name in conformance.reference.__all__ if not name.isupper())
         assert [name for name in callables if f'id="conformance.reference.{name}"' not in text] == []
+
+
+def test_of_several_nights_the_older_are_the_past(tmp_path: Path) -> None:
+    for day, verdict in (("1", Verdict.PASS), ("2", Verdict.FAIL)):
+        provenance = factory.provenance(f"run-{day}", git_commit=day * 40)
+        record = factory.record(
+            provenance=provenance, started=f"2026-03-0{day}T12:00:00+00:00", verdict=verdict, reason="why"
+        )
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "records.jsonl").write_text(to_line(record) + "\n", encoding="utf-8")
+    published = Published.read([tmp_path])
+    assert [record.verdict for _, record in published.records()] == [Verdict.FAIL]
+    assert [run.run for run in published.past] == ["run-1"]
+    (changed,) = news([*published.past, *of_matrix(published.results)])
+    assert [change.cell for change in changed.fails] == [factory.record().cell]
 
 
 def test_without_records_it_is_not_built(tmp_path: Path) -> None:
