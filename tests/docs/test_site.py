@@ -176,6 +176,13 @@ class TestSearchEngines:
                 found = placeholder.search(page.read_text(encoding="utf-8"))
                 assert found is None, f"{page}: {found}"
 
+    def test_the_report_leads_back_to_the_site_and_to_the_repository(self, site: Path) -> None:
+        text = (site / "report" / "index.html").read_text(encoding="utf-8")
+        targets = set(re.findall(r'<a href="([^"#]+)"', text))
+        assert {"../index.html", "https://git.test/someone/something"} <= targets
+        assert any(target.startswith("https://git.test/someone/something/issues/new?") for target in targets)
+        assert [each for each in targets if each.startswith("../") and not (site / "report" / each).is_file()] == []
+
     def test_every_page_leads_to_the_repository_and_to_where_errors_are_reported(self, site: Path) -> None:
         for name in ("index", "issues/zero-to-fp32-of-stage-0", "reference/rules"):
             text = (site / f"{name}.html").read_text(encoding="utf-8")
