@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from conformance.matrix import MATRICES
-from conformance.matrix.known_issue import KnownIssue, KnownIssueFile
+from conformance.matrix.known_issue import ABSENT, KnownIssue, KnownIssueFile
 from conformance.matrix.toml_file import read_toml
 from conformance.model.record import KnownIssueText
 from conformance.model.verdict import Verdict
@@ -51,13 +51,7 @@ _SUITES: Final[Mapping[str, str]] = {
     "integrations": "trainer",
     "lightning": "trainer",
 }
-_PACKAGES: Final[Mapping[str, str]] = {
-    "pytorch-lightning": "lightning",
-    "accelerate": "accelerate",
-    "transformers": "transformers",
-    "deepspeed": "deepspeed",
-    "torch": "torch",
-}
+"""What an issue of a record is about that says it not, by its suite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,23 +114,26 @@ def by_fault(issues: Iterable[Issue], columns: Iterable[ColumnKey]) -> dict[str,
 
 
 def _issue(text: KnownIssueText, places: tuple[Place, ...]) -> Issue:
-    """Its entry as it is now, which may say more than the record of a while ago."""
+    """Its entry as it is now, which may say more than the record of a while ago; a third party's has no entry here."""
     entry = _entries().get(text.id)
-    said = entry or text
+    said = entry.as_text() if entry else text
     suites = Counter(cell.suite for place in places for cell in place.cells)
     return Issue(
         id=text.id,
         title=said.title,
         reference=said.reference,
         explanation=said.explanation,
-        fault=getattr(said, "fault", "") or (_fault(entry) if entry else ""),
-        area=getattr(said, "area", "") or _SUITES.get(suites.most_common(1)[0][0], ""),
-        workaround=getattr(said, "workaround", ""),
-        affects=", ".join(f"{_NAMES.get(name, name)} {wanted}" for name, wanted in entry.versions.items())
-        if entry
-        else "",
+        fault=said.fault if said.fault in FAULTS else "",
+        area=said.area if said.area in AREAS and said.area else _SUITES.get(suites.most_common(1)[0][0], ""),
+        workaround=said.workaround,
+        affects=", ".join(_affected(name, wanted) for name, wanted in entry.versions.items()) if entry else "",
         places=places,
     )
+
+
+def _affected(package: str, wanted: str) -> str:
+    name = _NAMES.get(package, package)
+    return f"without {name}" if wanted == ABSENT else f"{name} {wanted}"
 
 
 _NAMES: Final = {
@@ -145,14 +142,6 @@ _NAMES: Final = {
     "accelerate": "Accelerate",
     "transformers": "Transformers",
 }
-
-
-def _fault(entry: KnownIssue) -> str:
-    """Whose fault an entry of before the field is, by what else it says."""
-    if entry.host == "wine":
-        return "wine"
-    named = [fault for package, fault in _PACKAGES.items() if package in entry.versions]
-    return named[0] if named else "platform" if all(lane.startswith("windows") for lane in entry.lanes) else ""
 
 
 @functools.cache

@@ -32,10 +32,17 @@ def _specifier(value: str) -> str:
     return value if value == ABSENT else specifier(value)
 
 
+Fault = Literal["deepspeed", "torch", "lightning", "accelerate", "transformers", "mpi", "platform", "wine"]
+Area = Literal["start", "train", "checkpoint", "offload", "collectives", "trainer"]
+
+
 class KnownIssue(Frozen):
     """One entry of matrices/known_issues.toml.
 
     Attributes:
+        fault: in whose code it is to be mended; `platform` is the operating system.
+        area: what a user was doing; `trainer` is what only a trainer's own code does.
+        workaround: what a user does instead, in one short sentence.
         cells: globs of cell ids; an entry that matches no cell is an error.
         lanes: globs of lane names.
         transports: globs of transports: several lanes may run on one.
@@ -53,6 +60,9 @@ class KnownIssue(Frozen):
 
     id: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     title: str = pydantic.Field(min_length=1)
+    fault: Fault
+    area: Area
+    workaround: Annotated[str, pydantic.StringConstraints(min_length=1, max_length=160, pattern=r"\.$")]
     cells: tuple[str, ...] = pydantic.Field(min_length=1)
     lanes: tuple[str, ...] = ("*",)
     transports: tuple[str, ...] = ("*",)
@@ -101,7 +111,8 @@ class KnownIssue(Frozen):
 
     def as_text(self) -> KnownIssueText:
         """The entry as a record carries it."""
-        return KnownIssueText(id=self.id, title=self.title, reference=self.reference, explanation=self.explanation)
+        fields = ("id", "title", "reference", "explanation", "workaround", "fault", "area")
+        return KnownIssueText(**{name: getattr(self, name) for name in fields})
 
 
 class KnownIssueFile(Frozen):

@@ -48,6 +48,12 @@ class KnownIssueText(Frozen):
     title: str
     reference: str
     explanation: str = ""
+    workaround: str = ""
+    """What a user does instead; empty in records of before entries said so, as fault and area are."""
+    fault: str = ""
+    """Whose it is: `deepspeed`, `torch`, …"""
+    area: str = ""
+    """What it is about: `start`, `train`, …"""
 
 
 class RankRecord(Frozen):

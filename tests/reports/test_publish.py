@@ -79,6 +79,9 @@ def test_a_known_issue_written_after_the_run_explains_it(tmp_path: Path) -> None
         {
             "id": "late",
             "title": "t",
+            "fault": "deepspeed",
+            "area": "train",
+            "workaround": "w.",
             "cells": ["zero/*"],
             "expect": "FAIL",
             "match": "off by",

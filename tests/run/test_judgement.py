@@ -96,6 +96,9 @@ def test_what_a_check_raises_is_a_verdict(error: Exception, verdict: Verdict) ->
 KNOWN = KnownIssue(
     id="k",
     title="t",
+    fault="deepspeed",
+    area="train",
+    workaround="w.",
     cells=("zero/train[*]",),
     lanes=("linux_*",),
     versions={"deepspeed": ">=0.19,<0.20"},

@@ -27,6 +27,9 @@ def issue(**changes: object) -> KnownIssue:
     fields: dict[str, object] = {
         "id": "off",
         "title": "Off",
+        "fault": "deepspeed",
+        "area": "train",
+        "workaround": "Do something else.",
         "cells": ["zero/train[*"],
         "versions": {"deepspeed": ">=0.17,<0.19"},
         "expect": "FAIL",
