@@ -43,7 +43,10 @@ CREATE TABLE known_issues (
     id TEXT PRIMARY KEY,
     title TEXT NOT NULL,
     reference TEXT NOT NULL,      -- the address of the upstream report, or 'not reported'
-    explanation TEXT NOT NULL
+    explanation TEXT NOT NULL,
+    workaround TEXT NOT NULL,     -- what a user does instead; empty in records of before entries said so
+    fault TEXT NOT NULL,          -- whose it is, such as 'deepspeed'
+    area TEXT NOT NULL            -- what it is about, such as 'train'
 );
 CREATE TABLE rules (
     id TEXT PRIMARY KEY,
