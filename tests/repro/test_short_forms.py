@@ -35,6 +35,10 @@ WITH = {
 }
 
 
+ALL = "CONFORMANCE_ALL_FAULTS"
+"""The variable that asks for the scripts of all known faults, not of some."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Fault:
     """A known fault, and how a script shows it.
@@ -386,6 +390,7 @@ def test_a_script_shows_its_fault(fault: Fault, quick: Outcome) -> None:
 
 @forks
 @pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get(ALL), reason=f"takes a quarter of an hour: set {ALL}=1 to run it")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if not fault.quick], ids=lambda fault: fault.issue)
 def test_the_other_scripts_show_theirs(fault: Fault, rest: Outcome) -> None:
     if lack := fault.lacks():
