@@ -193,7 +193,7 @@ def test_a_failure_leaves_an_environment_that_nobody_takes_for_a_finished_one(
 def test_only_a_finished_environment_in_its_place_is_opened(stand_in: StandIn, tmp_path: Path) -> None:
     environment = stand_in()
     assert open_environment(environment.folder, environment.wine) == environment
-    with pytest.raises(WineError, match=r"found no wine\.json.*make it with: python -m conformance\.wine make"):
+    with pytest.raises(WineError, match=r"found no wine\.json.*make it with: python -m tools\.wine make"):
         open_environment(tmp_path / "absent", environment.wine)
     moved = environment.folder.rename(tmp_path / "moved")
     with pytest.raises(WineError, match=f"found one made in {environment.folder}"):
