@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from conformance.model.record import Record, read_records
+from tools.hosts.running import PRELOAD
 
 ROOT = Path(__file__).resolve().parents[2]
-PLANTED = Path(__file__).with_name("planted") / "fp16"
+UNCLEAR = Path(__file__).with_name("planted") / "unclear_fp16"
 CELLS = "zero/train[stage=?,dtype=fp16,world=1,accumulation=1,clipping=false]"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs the lane linux_gloo")
@@ -45,7 +46,7 @@ def test_without_fp16_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_with_fp16_it_trains_and_the_known_fault_shows(tmp_path: Path) -> None:
-    ended, records = run(tmp_path, PYTHONPATH=str(PLANTED))
+    ended, records = run(tmp_path, PYTHONPATH=str(PRELOAD))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert verdicts(records) == ["XFAIL", "PASS", "PASS", "PASS"]
     assert records[0].known_issue is not None and records[0].known_issue.id == "stage0-fp16-loss-not-scaled"
@@ -54,7 +55,7 @@ def test_with_fp16_it_trains_and_the_known_fault_shows(tmp_path: Path) -> None:
 
 
 def test_where_it_is_not_known_the_run_says_so_and_no_entry_applies(tmp_path: Path) -> None:
-    ended, records = run(tmp_path, PYTHONPATH=str(PLANTED), PLANTED_FP16="unclear")
+    ended, records = run(tmp_path, PYTHONPATH=os.pathsep.join([str(PRELOAD), str(UNCLEAR)]))
     assert ended.returncode == 1
     assert "not known of this host: fp16 (RuntimeError: the accelerator says True" in ended.stdout
     assert "fp16" not in records[0].provenance.host.capabilities and "bf16" in records[0].provenance.host.unknown

@@ -6,40 +6,19 @@ DeepSpeed's own module, so that nothing is imported that would not be, and hands
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-TARGET = "deepspeed.accelerator.cpu_accelerator"
+from after_import import after_import
+
 HERE = str(Path(__file__).resolve().parent)
 
 
-class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        module.CPU_Accelerator.is_fp16_supported = lambda self: True
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != TARGET:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+def _fp16(module: Any) -> None:
+    module.CPU_Accelerator.is_fp16_supported = lambda self: True
 
 
 def _installed_one() -> None:
@@ -50,5 +29,5 @@ def _installed_one() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-sys.meta_path.insert(0, _Finder())
+after_import("deepspeed.accelerator.cpu_accelerator", _fp16)
 _installed_one()
