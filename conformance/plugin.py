@@ -74,10 +74,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """What `-n auto` means for a lane run."""
     if config.getoption("lane") is None or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
-    try:
-        return _lane_run(config).workers()
-    except MatrixError as error:
-        raise pytest.UsageError(str(error)) from None
+    return _lane_run(config).workers()
 
 
 def _lane_run(config: pytest.Config) -> LaneRun:

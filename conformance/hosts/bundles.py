@@ -41,9 +41,17 @@ class Bundles:
         Raises:
             NotRun: it exports none.
         """
+        return self.of_this_run() / _name(axes)
+
+    def of_this_run(self) -> Path:
+        """The folder that this run exports into.
+
+        Raises:
+            NotRun: it exports nothing.
+        """
         if self.export is None:
             raise NotRun("a folder to export checkpoints to", "give --export-checkpoints DIR")
-        return self.export / _name(axes)
+        return self.export
 
     def of_lane(self, lane: str) -> Path:
         """The folder of what `lane` exported.

@@ -152,8 +152,7 @@ def _peers(count: str, ground: Ground) -> None:
 
 
 def _export(_: str, ground: Ground) -> None:
-    if ground.bundles.export is None:
-        raise NotRun("a folder to export checkpoints to", "give --export-checkpoints DIR")
+    ground.bundles.of_this_run()
 
 
 def _import(lane: str, ground: Ground) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -70,6 +71,11 @@ class Case:
     def id(self) -> str:
         """`suite/name`, as in the ids of its cells."""
         return f"{self.suite}/{self.name}"
+
+    def steps(self, axes: Axes, **offered: object) -> Sequence[Step]:
+        """The steps of a cell with these axes; of what is `offered` the plan gets what it takes."""
+        taken = inspect.signature(self.plan).parameters
+        return self.plan(axes, **{name: value for name, value in offered.items() if name in taken})
 
 
 def case(id: str, scenario: Scenario | None = None, *, plan: Plan | None = None) -> Callable[[Marked], Marked]:

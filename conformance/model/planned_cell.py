@@ -16,12 +16,6 @@ Key = tuple[str, str]
 """A cell's id and the integration that it is driven through."""
 
 
-def name_of(key: Key) -> str:
-    """`zero/train[…]`, with `@INTEGRATION` behind it where that is not the default."""
-    cell, integration = key
-    return cell if integration == DEFAULT_INTEGRATION else f"{cell}@{integration}"
-
-
 @dataclasses.dataclass(frozen=True)
 class PlannedStep:
     """One start of a rank set, with nothing left open.
@@ -68,8 +62,8 @@ class PlannedCell:
 
     @property
     def name(self) -> str:
-        """The name of its item."""
-        return name_of(self.key)
+        """The name of its item: the id, with `@INTEGRATION` behind it where that is not the default."""
+        return self.cell.id if self.integration == DEFAULT_INTEGRATION else f"{self.cell.id}@{self.integration}"
 
     @property
     def worlds(self) -> tuple[int, ...]:

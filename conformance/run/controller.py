@@ -12,7 +12,7 @@ import pytest
 
 import reports
 from conformance.model.exit_code import ExitCode, exit_code
-from conformance.model.planned_cell import Key, name_of
+from conformance.model.planned_cell import Key
 from conformance.model.record import Provenance, Record
 from conformance.model.run_header import FILE_NAME, RunHeader, to_text
 from conformance.run.console import Console
@@ -125,8 +125,7 @@ class Controller:
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         chosen = set(nodeids)  # Not all, where the user has also given -k or --deselect.
-        every = [(cell.id, integration) for cell, integration in self.run.pairs]
-        keys = [key for key in every if name_of(key) in chosen]
+        keys = [planned.key for planned in self.run.planned if planned.name in chosen]
         if self.listing:
             self.planned = keys
             for cell, _ in keys:

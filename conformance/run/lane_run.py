@@ -19,19 +19,17 @@ from conformance.hosts.device_slice import device_slice
 from conformance.hosts.ground import Ground
 from conformance.matrix import Matrix, MatrixError, load_matrix
 from conformance.matrix.lane import Lane
-from conformance.model.cell import Cell
 from conformance.model.planned_cell import Key, PlannedCell
 from conformance.model.record import Provenance, Record
 from conformance.model.verdict import NotRun, Verdict
 from conformance.ranks import RankPool
 from conformance.reference.errors import MpiError
 from conformance.run import capabilities
-from conformance.run.cases import SuiteError, cases_of_suite, check_complete
 from conformance.run.context import RunContext
 from conformance.run.item import CellItem
 from conformance.run.lane_pool import check_mode, open_lane_pool, ranks_mode
 from conformance.run.options import RunOptions
-from conformance.run.planning import plan_cell, to_do
+from conformance.run.planning import plan_cells, to_do
 from conformance.run.record_file import RECORDS, recorded
 from conformance.run.run_cell import run_cell
 from conformance.run.selection import PROFILES, select
@@ -45,7 +43,7 @@ class LaneRun:
     """What the controller and every xdist worker of a lane run have in common.
 
     Attributes:
-        pairs: the cells to run, each with the integration that it is driven through.
+        planned: the cells to run.
         done: what --resume keeps: cells that need no run.
         kept: their records; only in the controller.
     """
@@ -55,14 +53,14 @@ class LaneRun:
         config: pytest.Config,
         options: RunOptions,
         context: RunContext,
-        pairs: Sequence[tuple[Cell, str]],
+        planned: Sequence[PlannedCell],
         done: frozenset[Key],
         kept: Sequence[Record],
     ) -> None:
         self.config = config
         self.options = options
         self.context = context
-        self.pairs = pairs
+        self.planned = planned
         self.done = done
         self.kept = kept
         self._pool: RankPool | None = None
@@ -70,10 +68,12 @@ class LaneRun:
 
     @classmethod
     def prepare(cls, config: pytest.Config, options: RunOptions) -> LaneRun:
-        """Check the options against the matrix; an xdist worker takes from the controller what must be the same.
+        """Check the options against the matrix, and plan the cells that they ask for.
+
+        An xdist worker takes from the controller what must be the same for all.
 
         Raises:
-            MatrixError: a matrix file or an option is wrong.
+            MatrixError: a matrix file or an option is wrong, or the matrix and a suite do not know the same cases.
             RecordFileError: --resume found a file that holds no records.
         """
         matrix = load_matrix(options.matrices)
@@ -112,7 +112,7 @@ class LaneRun:
         else:
             done = frozenset((record.cell, record.integration) for record in kept)
         pairs = to_do(select(matrix, lane, options.wanted), options.integrations, done)
-        return cls(config, options, context, pairs, done, kept)
+        return cls(config, options, context, plan_cells(pairs, context, options.suites), done, kept)
 
     def for_worker(self) -> dict[str, str]:
         """What the controller hands to an xdist worker."""
@@ -127,43 +127,32 @@ class LaneRun:
         return bool(worker_count(self.config)) and not hasattr(self.config, "workerinput")
 
     def workers(self) -> int:
-        """How many xdist workers suit this run on this host; 0 where this process had best run all cells itself.
-
-        Raises:
-            MatrixError: as `plan`, where cells have to be looked at for the GPUs that they take.
-        """
+        """How many xdist workers suit this run on this host; 0 where this process had best run all cells itself."""
         if self.options.listing or self.config.getoption("collectonly") or not self._lane_is_here():
             return 0
         on_gpus = self.context.device == "cuda"
-        needs = [need for planned in self.plan() for need in planned.needs] if on_gpus else []
+        needs = [need for planned in self.planned for need in planned.needs]
         count = workers(
             cores=host.cores(),
             memory=min(host.memory_bytes(), psutil.virtual_memory().available),
             gpus=len(probes.gpus()) if on_gpus else None,
             takes=[int(need.removeprefix("gpus:")) for need in needs if need.startswith("gpus:")],
-            cells=len(self.pairs),
+            cells=len(self.planned),
             ranks=ranks_mode(self.options.ranks, self.context.lane),
         )
         return count if count > 1 else 0
 
     def pytest_sessionstart(self) -> None:
-        """Start what ranks need before suites are imported, so that their imports overlap."""
-        if not self.options.listing and not self.leads_workers and self.pairs and self._lane_is_here():
+        """Start what ranks need as early as can be, so that their imports overlap what pytest does until then."""
+        if not self.options.listing and not self.leads_workers and self.planned and self._lane_is_here():
             self.pool()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool | None:
-        """The items are the planned cells: nothing is looked for in files or folders.
-
-        Raises:
-            pytest.UsageError: the matrix and the suites do not know the same cases.
-        """
+        """The items are the planned cells: nothing is looked for in files or folders."""
         if self.leads_workers and not self.options.listing:
             return None
-        try:
-            session.items = [CellItem.of(planned, self.answer, session) for planned in self.plan()]
-        except MatrixError as error:
-            raise pytest.UsageError(str(error)) from None
+        session.items = [CellItem.of(planned, self.answer, session) for planned in self.planned]
         hook = session.config.hook
         hook.pytest_collection_modifyitems(session=session, config=session.config, items=session.items)
         hook.pytest_collection_finish(session=session)
@@ -175,33 +164,6 @@ class LaneRun:
             self._pool.close()
             self._pool = None
 
-    def plan(self) -> list[PlannedCell]:
-        """Every cell that is to run, planned.
-
-        Raises:
-            MatrixError: the matrix and a suite do not know the same cases.
-        """
-        matrix, folder = self.context.matrix, self.options.suites
-        planned = []
-        suites = {cell.suite for cell, _ in self.pairs}
-        cases = {}
-        problems = {}
-        for suite in sorted(suites):
-            try:
-                cases[suite] = cases_of_suite(suite, folder)
-            except SuiteError as error:
-                problems[suite] = f"the suite cannot be imported:\n{error}"
-                continue
-            declared = (cell.case for cell in matrix.cells if cell.suite == suite)
-            toml = matrix.folder / "suites" / f"{suite}.toml"
-            check_complete(suite, declared, cases[suite], folder=folder, toml=toml)
-        for cell, integration in self.pairs:
-            if cell.suite in problems:
-                planned.append(PlannedCell(cell, integration, problem=problems[cell.suite]))
-            else:
-                planned.append(plan_cell(cell, integration, cases[cell.suite][cell.case], self.context))
-        return planned
-
     def answer(self, item: CellItem) -> Record:
         """Run an item's cell."""
         self._learn_of_host()
@@ -211,7 +173,7 @@ class LaneRun:
     def pool(self) -> RankPool:
         """The rank pool of this process, opened on first use."""
         if self._pool is None:
-            suites = dict.fromkeys(cell.suite for cell, _ in self.pairs)
+            suites = dict.fromkeys(planned.cell.suite for planned in self.planned)
             pools = max(1, worker_count(self.config))
             self._pool = open_lane_pool(self.options.ranks, self.context, self.options.integrations, suites, pools)
         return self._pool

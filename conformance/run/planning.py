@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from conformance.model.case import Case, Step
 from conformance.model.cell import Cell
 from conformance.model.planned_cell import Key, PlannedCell, PlannedStep
 from conformance.model.verdict import NotRun
+from conformance.run.cases import SuiteError, cases_of_suite, check_complete
 from conformance.run.context import RunContext
 
 EVERY_CASE = ("reference", "deepspeed")
@@ -41,14 +42,41 @@ def to_do(cells: Iterable[Cell], integrations: Sequence[str], done: frozenset[Ke
     return sorted(pairs, key=lambda pair: (cases[pair[0].suite, pair[0].case], places[pair[1]]))
 
 
+def plan_cells(pairs: Sequence[tuple[Cell, str]], context: RunContext, folder: Path) -> list[PlannedCell]:
+    """What the run will do for each cell. Imports their suites, and starts nothing.
+
+    Args:
+        folder: where suites lie.
+
+    Raises:
+        MatrixError: the matrix and a suite do not know the same cases.
+    """
+    matrix = context.matrix
+    cases: dict[str, Mapping[str, Case]] = {}
+    problems: dict[str, str] = {}
+    for suite in sorted({cell.suite for cell, _ in pairs}):
+        try:
+            cases[suite] = cases_of_suite(suite, folder)
+        except SuiteError as error:
+            problems[suite] = f"the suite cannot be imported:\n{error}"
+            continue
+        declared = (cell.case for cell in matrix.cells if cell.suite == suite)
+        toml = matrix.folder / "suites" / f"{suite}.toml"
+        check_complete(suite, declared, cases[suite], folder=folder, toml=toml)
+    return [
+        PlannedCell(cell, integration, problem=problems[cell.suite])
+        if cell.suite in problems
+        else plan_cell(cell, integration, cases[cell.suite][cell.case], context)
+        for cell, integration in pairs
+    ]
+
+
 def plan_cell(cell: Cell, integration: str, case: Case, context: RunContext) -> PlannedCell:
     """What the run will do for one cell. Starts nothing; asks the host nothing but where bundles lie."""
     lane = context.lane
     needs = [f"os:{lane.os}", *lane.needs, *cell.needs]
-    given = {"bundles": context.ground.bundles}
-    asked = inspect.signature(case.plan).parameters
     try:
-        steps = case.plan(cell.axes, **{name: value for name, value in given.items() if name in asked})
+        steps = case.steps(cell.axes, bundles=context.ground.bundles)
     except NotRun as lack:
         return PlannedCell(cell, integration, case, needs=tuple(needs), lack=lack)
     if context.device == "cuda" and steps:

@@ -304,3 +304,41 @@ def test_a_reader_that_leaves_does_not_end_a_run(tmp_path: Path) -> None:
     _, said = running.communicate(timeout=60)
     assert running.returncode == 0, said
     assert "Traceback" not in said and "INTERNALERROR" not in said
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('@case("planted/probed", nothing)\n', "", "case 'probed': found no check in"),
+        ('"planted/probed"', '"planted/other"', "case 'probed': found no check in"),
+        (
+            "@case(",
+            '@case("planted/more", misbehave)\ndef check_more() -> None: ...\n\n\n@case(',
+            "planted/more: found no",
+        ),
+    ],
+    ids=["no_check", "another_name", "no_case"],
+)
+def test_cases_and_checks_that_do_not_go_together_end_it_before_it_begins(
+    tmp_path: Path, workers: str, old: str, new: str, said: str
+) -> None:
+    folder = tmp_path / "suites_of_mine"
+    folder.mkdir()
+    text = (PLANTED / "suites" / "planted.py").read_text(encoding="utf-8")
+    assert old in text
+    (folder / "planted.py").write_text(text.replace(old, new, 1), encoding="utf-8")
+    words = [
+        "--matrices",
+        str(PLANTED / "matrices"),
+        "--suites-folder",
+        str(folder),
+        "--report-folder",
+        str(tmp_path / "r"),
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "conformance", "run", "--lane", "linux_gloo", "-n", workers, *words], cwd=ROOT,
+        capture_output=True, encoding="utf-8", timeout=170,
+    )  # fmt: skip
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stdout + ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1 and not (tmp_path / "r").exists()
