@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.matrix import Matrix
+from conformance.matrix.known import explained_later
 from conformance.model.record import Record, to_line
 from conformance.model.run_header import RunHeader, to_text
-from conformance.run.known import explained_later
 from reports import past_runs, paths
 from reports.matrix import ColumnKey
 from reports.merge import by_column

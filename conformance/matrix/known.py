@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from conformance.matrix.known_issue import KnownIssue
 from conformance.model.cell import Cell
+from conformance.model.judgement import Judgement
 from conformance.model.record import Host, Record
 from conformance.model.verdict import MAY_BE_KNOWN, Verdict
-from conformance.run.judgement import Judgement
 
 
 def explain(

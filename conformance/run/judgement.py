@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from conformance.model.cut import cut
+from conformance.model.judgement import Judgement
 from conformance.model.verdict import NotRun, Unsupported, Verdict
 from conformance.ranks.outcome import Outcome, RankReport, RankStatus
 
@@ -18,20 +18,6 @@ _STATUS = 0x8000_0000
 """From here on an exit code is a Windows status, which is looked up in hexadecimal: 0xc0000005, access violation."""
 
 _REFUSAL = f"{Unsupported.__module__}.{Unsupported.__qualname__}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Judgement:
-    """A verdict, why, and with NOT_RUN what to do about it.
-
-    Attributes:
-        by_integration: whether the integration refused this ground, so that the case's question was never put.
-    """
-
-    verdict: Verdict
-    reason: str = ""
-    remedy: str | None = None
-    by_integration: bool = False
 
 
 def judge_outcome(outcome: Outcome) -> Judgement | None:

@@ -9,12 +9,12 @@ from conformance.hosts import probes
 from conformance.hosts.ground import Ground
 from conformance.matrix.suite import CAN
 from conformance.model.capability import condition_of
+from conformance.model.judgement import Judgement
 from conformance.model.planned_cell import PlannedCell
 from conformance.model.record import Host
 from conformance.model.verdict import NotRun, Verdict
 from conformance.run import capabilities
 from conformance.run.context import RunContext
-from conformance.run.judgement import Judgement
 
 
 def lacking(planned: PlannedCell, context: RunContext) -> Judgement | None:

@@ -12,18 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.matrix.known import explain
 from conformance.matrix.known_issue import KnownIssue
 from conformance.model.case import Check
 from conformance.model.cell import Cell
 from conformance.model.cut import cut
+from conformance.model.judgement import Judgement
 from conformance.model.planned_cell import PlannedCell, PlannedStep
 from conformance.model.record import RankRecord, Record
 from conformance.model.setting import Observation, Setting
 from conformance.model.verdict import Verdict
 from conformance.ranks import Job, Outcome, RankPool
 from conformance.run.context import RunContext
-from conformance.run.judgement import Judgement, judge_check, judge_outcome, modes
-from conformance.run.known import explain
+from conformance.run.judgement import judge_check, judge_outcome, modes
 from conformance.run.lacking import lacking
 from conformance.run.repeat import repeat_line
 from conformance.run.summary import in_short

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from conformance.matrix.known import explain
 from conformance.matrix.known_issue import KnownIssue
 from conformance.model.cell import Cell
 from conformance.model.exit_code import ExitCode, exit_code
+from conformance.model.judgement import Judgement
 from conformance.model.record import Host
 from conformance.model.verdict import NotRun, Unsupported, Verdict
 from conformance.ranks.outcome import Outcome, RankError, RankReport, RankStatus
-from conformance.run.judgement import Judgement, judge_check, judge_outcome
-from conformance.run.known import explain
+from conformance.run.judgement import judge_check, judge_outcome
 from tests.reports import factory
 
 CELL = Cell(suite="zero", case="train", axes={"stage": 3}, title="t", rules=("ZERO-01",), deadline=1.0)
